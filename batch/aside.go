@@ -24,14 +24,14 @@ var ErrAside = errors.New("batch: its group is set aside")
 //
 //   - with Wait, the items go on waiting;
 //   - otherwise, if another group had an item that was ok since the failures began, or
-//     within the minute before, the items fail at once, and match [ErrAside];
+//     within the minute before, the items fail immediately, and match [ErrAside];
 //   - otherwise nothing shows that anything works, and the batch ends soon, with
 //     [ErrHalted].
 //
 // A probe is an ordinary item: it is retried, and its outcome counts. An attempt that
 // leaves when a probe is due is as good as one.
 type Aside struct {
-	// After is a number of attempts. One has failed when it is over, and its item has
+	// After is a number of attempts. One has failed when it has ended, and its item has
 	// failed or will be retried. 0 means 12, and a negative number means that no
 	// group is ever set aside.
 	After int
@@ -50,7 +50,7 @@ type Aside struct {
 type GroupState struct {
 	Group   string    // as returned by Config.Group
 	Why     error     // the last failure; nil: the group is not set aside any more
-	Failing bool      // its items fail at once
+	Failing bool      // its items fail immediately
 	Probe   time.Time // when an item is tried next
 }
 
@@ -70,7 +70,7 @@ const (
 
 var errAttempts = errors.New("batch: its attempts fail")
 
-// asideError is the error of an item of a group that fails at once.
+// asideError is the error of an item of a group that fails immediately.
 func asideError(group string, why error) error {
 	return fmt.Errorf("%w (%s): %w", ErrAside, group, why)
 }

@@ -35,18 +35,18 @@ type Config[In any] struct {
 	// and not yet passed the body of the loop. 0 means twice the concurrency of the
 	// gate when the batch begins, or 1,000 if that is unlimited; with a Group, at
 	// least 10,000. More than 2²⁰ is an error. Retries of up to Ahead items may wait
-	// in the gate; if its MaxWaiting is lower, it refuses some of them.
+	// in the gate; if its MaxWaiting is lower, it rejects some of them.
 	Ahead int
 
 	// Group, if set, returns the group of an item, such as the host that it calls. A
-	// group whose calls wait, for a pause, a slow server or a backoff, holds up only
+	// group whose calls wait, for a pause, a slow server or a backoff, delays only
 	// its own items: those of other groups leave, although they were read later.
 	// While other groups have calls to make, a group has at most half of the
 	// concurrency of the gate. Each item that is in progress has a goroutine: those of a group are
 	// at most twice as many as the concurrency, or 1,000 if that is unlimited.
 	//
-	// If the function of a paced batch fails because a server asks for too long a
-	// wait, only the group ends: its items are unfinished.
+	// If the function of a paced batch fails because a server requests too long a wait, only the
+	// group ends: its items are unfinished.
 	Group func(item In) string
 
 	// Aside says when the items of a group, or all if there is no Group, are not
@@ -54,8 +54,8 @@ type Config[In any] struct {
 	// batch.
 	Aside Aside
 
-	// Ordered yields results in the order of the input. A slow item then holds
-	// up those after it, at most Ahead of them.
+	// Ordered yields results in the order of the input. A slow item then delays those after it, at
+	// most Ahead of them.
 	Ordered bool
 
 	// Halt ends the batch after a number of failures or successes. The zero Halt
@@ -86,7 +86,7 @@ type Config[In any] struct {
 	// Paced says that the function itself passes the gate, for example with an
 	// HTTP client whose transport has the gate as its parent. The batch then
 	// neither acquires nor retries; it uses the gate only for Times.Intended and
-	// Ahead. The function must call [Depart] when an attempt leaves. If it fails
+	// Ahead. The function must call [Depart] when an attempt starts. If it fails
 	// after the batch has ended, the item is unfinished, unless the error
 	// matches a [*sluice.RetryError] whose Why is ErrPermanent, ErrAttempts,
 	// ErrElapsed or ErrBudget.
@@ -142,7 +142,7 @@ type Result[In, Out any] struct {
 // An item is recorded in the log when the body of the loop has ended normally. If the
 // body breaks, returns or panics, the item is unfinished in the log. So the body may see
 // a result twice, but never misses one. Leaving the loop cancels the calls in flight and
-// waits for them. The input runs in a goroutine of its own, for which Map always waits:
+// waits for them. The input runs in its own goroutine, for which Map always waits:
 // an input that blocks must give up after Config.Ending.
 //
 // A panic of f or in is not recovered. Each range over the sequence is a new batch. Map

@@ -9,7 +9,7 @@ import (
 	"github.com/sluice-go/sluice"
 )
 
-// Each number of a Config is either refused at once, by an error with the number
+// Each number of a Config is either rejected immediately, by an error with the number
 // and the bound in it, or does what it says, however large it is. Nothing panics.
 func TestConfig_HugeNumbers(t *testing.T) {
 	for name, v := range map[string]struct {

@@ -49,9 +49,9 @@ func endless(read *int) iter.Seq[int] {
 	}
 }
 
-// history writes results as "item@instant:outcome", in the order in which they
+// history writes results as "item@time:outcome", in the order in which they
 // came, and the reason why the batch ended. If they came unordered, those of
-// one instant are in the order of the items: the scheduler has its own.
+// one time are in the order of the items: the scheduler has its own.
 func history[Out any](ordered bool, results iter.Seq2[Result[int, Out], error]) string {
 	type event struct {
 		at   time.Duration
@@ -98,7 +98,7 @@ func takes(seconds ...int) func(ctx context.Context, item int) (struct{}, error)
 	}
 }
 
-// Calls leave at the pace, and come back as they are completed or in order.
+// Calls start at the pace, and come back as they are completed or in order.
 func TestMap_Order(t *testing.T) {
 	for _, tt := range []struct {
 		name string
@@ -286,7 +286,7 @@ func TestMap_EndsEarly(t *testing.T) {
 	}
 }
 
-// Ending is called once, at once, with the reason: then an input that blocks can give up.
+// Ending is called once, immediately, with the reason: then an input that blocks can give up.
 func TestConfig_Ending(t *testing.T) {
 	type ended struct {
 		why string

@@ -9,7 +9,7 @@ import (
 	"github.com/sluice-go/sluice"
 )
 
-// BenchmarkForEach is what an item costs beside the call, which does nothing.
+// BenchmarkForEach is what an item costs next to the call, which does nothing.
 func BenchmarkForEach(b *testing.B) {
 	for _, withLog := range []bool{false, true} {
 		b.Run(map[bool]string{false: "plain", true: "log"}[withLog], func(b *testing.B) {

@@ -11,13 +11,13 @@
 //
 // [ForEach] calls a function for each item of an iter.Seq; [Map] also yields what the
 // function returned. The input is read only when there is room for another item, so it
-// may be endless, and a million items take no more memory than a thousand. Items leave
+// may be endless, and a million items take no more memory than a thousand. Items start
 // in the order of the input. Each is retried as by [sluice.RetryValue].
 //
 // # Groups
 //
 // If items call several servers, Config.Group says which one. Then a server that is slow,
-// paused or dead holds up only its own items. When call after call to it fails, it is set
+// paused or dead delays only its own items. When call after call to it fails, it is set
 // aside, and tried again now and then, see [Aside]. A batch whose calls all fail ends
 // within seconds, with or without groups.
 //
@@ -32,13 +32,12 @@
 //
 // A batch ends when its input ends. It ends early when its context is done, when
 // Config.Stop is closed, when Config.Halt applies, when nothing works, see [Aside], when
-// the log cannot be written, and
-// when the gate refuses an item: because the gate is closed, the deadline of the context
-// is too near, or the server asks for a longer wait than the policy allows. These hold
-// for all later items, too.
+// the log cannot be written, and when the gate rejects an item: because the gate is closed,
+// the deadline of the context is too near, or the server requests a longer wait than the
+// policy allows. These hold for all later items as well.
 //
 // A batch ends in one of two ways. Soon: attempts in flight finish, without retries. Now:
-// they are cancelled.
+// they are canceled.
 //
 // # Times
 //
@@ -51,6 +50,6 @@
 //
 // # Overhead
 //
-// An item takes about 7 µs of CPU time besides the call, and 11 µs with a log (go test
+// An item takes about 7 µs of CPU time in addition to the call, and 11 µs with a log (go test
 // -bench ForEach ./batch). A resumed log takes 20 to 50 bytes for each key.
 package batch

@@ -66,11 +66,11 @@ func (d *driver) begin(ctx context.Context) {
 }
 
 // stop ends the batch: no further attempt begins, and calls that are not in an attempt
-// are cancelled; with now, all calls are. Only the first reason counts.
+// are canceled; with now, all calls are. Only the first reason is kept.
 func (d *driver) stop(why error, now bool) {
 	first := d.stopSoon(why)
 	if now {
-		d.cancel() // after why is set: cancelled calls read it
+		d.cancel() // after why is set: canceled calls read it
 	}
 	if first && d.ending != nil {
 		d.ending(why)
@@ -153,7 +153,7 @@ type call struct {
 	place  *place
 
 	inAttempt bool
-	left      time.Time // when the attempt left
+	left      time.Time // when the attempt started
 	times     Times
 }
 
@@ -183,7 +183,7 @@ func (c *call) close() {
 	d.advance()
 }
 
-// depart records that an attempt leaves. It returns false if the batch has ended.
+// depart records that an attempt starts. It returns false if the batch has ended.
 func (c *call) depart() bool {
 	left, halt := c.departNow()
 	if halt != nil {
@@ -213,7 +213,7 @@ func (c *call) departNow() (left bool, halt error) {
 	return true, halt
 }
 
-// arrive records that the current attempt, if any, is over. If the batch has ended
+// arrive records that the current attempt, if any, has ended. If the batch has ended
 // meanwhile, there is no other.
 func (c *call) arrive() {
 	d := c.d
@@ -236,17 +236,17 @@ func (c *call) arrive() {
 // Depart records that an attempt for the item of ctx leaves now, and returns a function
 // that records its end. It is for functions that pass the gate themselves, see
 // Config.Paced; otherwise it does nothing. If the returned function is not called, the
-// attempt ends when the next one leaves or the function of the item returns.
+// attempt ends when the next one starts or the function of the item returns.
 //
-// When the batch ends soon, the contexts of calls that are not in an attempt are cancelled
-// at once, and the others at the end of their attempt.
+// When the batch ends soon, the contexts of calls that are not in an attempt are canceled
+// immediately, and the others at the end of their attempt.
 func Depart(ctx context.Context) (arrive func()) {
 	c, _ := ctx.Value(callKey{}).(*call)
 	if c == nil || !c.d.paced {
 		return func() {}
 	}
 	c.arrive()
-	c.depart() // if the batch has ended, ctx is cancelled and nothing will leave
+	c.depart() // if the batch has ended, ctx is canceled and nothing will leave
 	return c.arrive
 }
 
@@ -280,7 +280,7 @@ func (d *driver) refusal(c *call) error {
 }
 
 // refused counts and returns the outcome of an item that ends with err without an attempt.
-// Many may have been refused together: those after a Halt are unfinished.
+// Many may have been rejected together: those after a Halt are unfinished.
 func (d *driver) refused(c *call, err error) (state, error) {
 	s := unfinished
 	if errors.Is(err, ErrAside) {
@@ -298,7 +298,7 @@ func (d *driver) refused(c *call, err error) (state, error) {
 }
 
 // attempt makes one attempt. It counts an outcome before it releases the permit: if the
-// outcome ends the batch, no other call must leave in between.
+// outcome ends the batch, no other call must start in between.
 func (d *driver) attempt(c *call, attempts *sluice.Attempts, permit *sluice.Permit, f func(ctx context.Context) error) (over bool, s state, err error) {
 	defer permit.Release()
 	again, err := attempts.Try(c.ctx, permit, func(ctx context.Context) error {
@@ -323,7 +323,7 @@ func (d *driver) outcome(c *call, err error) (state, error) {
 	}
 	s := d.stateOf(c, err)
 	if s == unfinished {
-		// Whatever refused this item refuses all later ones. A done context of
+		// Whatever rejected this item rejects all later ones. A done context of
 		// the caller may be noticed here first.
 		why := err
 		if own := d.parent.Err(); own != nil {
@@ -338,7 +338,7 @@ func (d *driver) outcome(c *call, err error) (state, error) {
 	return s, err
 }
 
-// endGroup ends the group of c, if its server asks for too long a wait: those of other
+// endGroup ends the group of c, if its server requests too long a wait: those of other
 // groups do not. It reports whether it did.
 func (d *driver) endGroup(c *call, why error) bool {
 	if !d.grouped || !d.paced || !errors.Is(why, sluice.ErrServerWait) {
@@ -376,7 +376,7 @@ func (d *driver) stateOf(c *call, err error) state {
 	case !tried && errors.Is(err, sluice.ErrPermanent): // of the first attempt
 		return failed
 	case !tried:
-		return unfinished // the gate refused
+		return unfinished // the gate rejected
 	case final(stopped.Why):
 		return failed
 	}
@@ -391,7 +391,7 @@ func final(why error) bool {
 }
 
 // reason returns why an item whose call returned err is unfinished. If its context was
-// cancelled because the batch ended, that is why the batch ended.
+// canceled because the batch ended, that is why the batch ended.
 func (d *driver) reason(err error) error {
 	if !errors.Is(err, context.Canceled) {
 		return err
@@ -408,7 +408,7 @@ func (d *driver) count(s state, c *call, err error) {
 }
 
 // reached counts an outcome. It returns why the batch must end, and whether that was so
-// before: an item without an attempt does not count then.
+// before: an item without an attempt is not included then.
 func (d *driver) reached(s state, c *call, err error) (over bool, why error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

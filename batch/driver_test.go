@@ -16,14 +16,14 @@ import (
 	"github.com/sluice-go/sluice/limits"
 )
 
-// Items leave in the order of the input, and only one of them waits at the
+// Items start in the order of the input, and only one of them waits at the
 // gate, so that other callers need not wait for all of them.
 func TestMap_ItemsLeaveInOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		gate := newGate(t, sluice.Config{Rate: sluice.Rate{Count: 1, Per: time.Second}, Concurrency: 20})
 		var left []int
 		err := ForEach(t.Context(), gate, count(50), func(_ context.Context, item int) error {
-			left = append(left, item) // one each second
+			left = append(left, item) // one every second
 			if w := gate.Stats().Waiting + gate.Stats().Pacing; w > 1 {
 				t.Errorf("%d wait at the gate", w)
 			}
@@ -36,7 +36,7 @@ func TestMap_ItemsLeaveInOrder(t *testing.T) {
 	})
 }
 
-// An outcome is counted before the permit is given back: were it the other way
+// An outcome is counted before the permit is returned: were it the other way
 // round, the next item could leave after the one that ended the batch.
 func TestMap_OutcomesAreCountedBeforeTheRelease(t *testing.T) {
 	for _, err := range []error{nil, errors.New("bad")} {
@@ -181,7 +181,7 @@ func TestDriver_StateOf(t *testing.T) {
 }
 
 // The server stalls for 10 s. The call it stalls is the only one that takes
-// long, but those that could not leave meanwhile are as late as they are.
+// long, but those that could not start meanwhile are as late as they are.
 func TestTimes_AfterAStall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		gate := newGate(t, sluice.Config{Rate: sluice.Rate{Count: 1, Per: time.Second}, Concurrency: 1})
@@ -248,8 +248,8 @@ func TestTimes_Retries(t *testing.T) {
 	})
 }
 
-// A function that passes its gates by itself reports when it leaves. When the batch ends
-// early, waiting calls are cancelled, and calls in flight are not.
+// A function that passes its gates on its own reports when it leaves. When the batch ends
+// early, waiting calls are canceled, and calls in flight are not.
 func TestConfig_Paced(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		gate := newGate(t, sluice.Config{Rate: sluice.Rate{Count: 1, Per: time.Second}})
@@ -289,7 +289,7 @@ func TestConfig_Paced(t *testing.T) {
 	})
 }
 
-// One that waits elsewhere, for a host that is paused, does not hold up others.
+// One that waits elsewhere, for a host that is paused, does not delay others.
 func TestConfig_PacedItemsDoNotWaitForEachOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		got := history(false, Map(t.Context(), newGate(t, sluice.Config{}), count(3), func(ctx context.Context, item int) (int, error) {
@@ -305,7 +305,7 @@ func TestConfig_PacedItemsDoNotWaitForEachOther(t *testing.T) {
 	})
 }
 
-// An attempt that is not noted to be over is so when the next one leaves, or
+// An attempt that is not noted to be over is so when the next one starts, or
 // the function has returned.
 func TestDepart_WithoutArrive(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -366,7 +366,7 @@ func TestConfig_StopIsClosedBefore(t *testing.T) {
 	}
 }
 
-// What the input gives after the end is unfinished at once, and does not wait
+// What the input gives after the end is unfinished immediately, and does not wait
 // for its turn.
 func TestMap_InputReadsAfterTheEnd(t *testing.T) {
 	for _, paced := range []bool{false, true} {
@@ -393,7 +393,7 @@ func TestMap_InputReadsAfterTheEnd(t *testing.T) {
 	}
 }
 
-// A call that the gate let through at the instant at which the batch ended
+// A call that the gate let through at the time at which the batch ended
 // does not leave.
 func TestDepart_AfterTheEnd(t *testing.T) {
 	d := driver{tally: new(Tally), items: newScheduler(Aside{}, false, false, 1, 2)}

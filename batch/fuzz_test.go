@@ -17,7 +17,7 @@ import (
 )
 
 // modelLog reads a log in the slow and obvious way. ok is false for what is to
-// be refused; whole is what is to be left, without the newline that is missing.
+// be rejected; whole is what is to be left, without the newline that is missing.
 func modelLog(text []byte) (known map[string]string, whole []byte, ok bool) {
 	known = make(map[string]string)
 	lines := bytes.SplitAfter(text, []byte("\n"))
@@ -56,7 +56,7 @@ func modelLog(text []byte) (known map[string]string, whole []byte, ok bool) {
 	return known, whole, true
 }
 
-// Whatever is in a file: it is refused and left alone, or what the model reads
+// Whatever is in a file: it is rejected and left alone, or what the model reads
 // is known, and still is when the file has been written to and opened again.
 func FuzzOpenLog(f *testing.F) {
 	f.Add([]byte(head + line("a", "ok") + line("b", "failed") + line("a", "failed")))
@@ -116,7 +116,7 @@ func FuzzOpenLog(f *testing.F) {
 }
 
 // FuzzHalt compares batches with a model that has the outcomes beforehand.
-// Each byte is an item: whether it fails, and how long it takes. All instants
+// Each byte is an item: whether it fails, and how long it takes. All times
 // at which something ends differ, so the model need not guess an order.
 func FuzzHalt(f *testing.F) {
 	f.Add([]byte{1, 2, 3, 128, 5, 129, 200}, uint8(1), uint8(0), uint8(0), uint8(3), false)
@@ -140,7 +140,7 @@ func FuzzHalt(f *testing.F) {
 				fail bool
 			}
 			var mu sync.Mutex
-			var endings []ending // of attempts that were not cancelled, in their order
+			var endings []ending // of attempts that were not canceled, in their order
 			var begun []time.Duration
 			start := time.Now()
 			errBad := errors.New("bad")

@@ -16,7 +16,7 @@ type place struct {
 
 	began     time.Time
 	left      time.Time // when the last attempt did; began if none has
-	departed  bool      // an attempt has left
+	departed  bool      // an attempt has started
 	inAttempt bool
 	between   bool // in group.between, if epoch is that of the group
 	epoch     int
@@ -34,7 +34,7 @@ type group struct {
 
 	worked  bool      // an item was ok, or got a definite answer
 	streak  int       // failed attempts in a row
-	between int       // items whose attempt is over, and which will be retried
+	between int       // items whose attempt has ended, and which will be retried
 	epoch   int       // counts items that were ok: attempts before do not count
 	since   time.Time // when the first item of them started
 	aside   bool

@@ -179,7 +179,7 @@ func TestConfig_Group_Ordered(t *testing.T) {
 }
 
 // A host is down for ever, or for a while. Its calls take 100 ms, those of another 71 ms, so
-// that no two things happen at one instant. Each has one place.
+// that no two things happen at the same time. Each has one place.
 func TestAside(t *testing.T) {
 	down := func(string, time.Duration) bool { return false }
 	for _, tt := range []struct {
@@ -262,7 +262,7 @@ func TestConfig_Group_AheadBoundsWhatIsRead(t *testing.T) {
 				unfinished++
 			}
 		}
-		// 12 failed, and then one each minute: probes at 2, 6, 14, 30, 62, 122 s and so on.
+		// 12 failed, and then one every minute: probes at 2, 6, 14, 30, 62, 122 s and so on.
 		if why != ErrStopped || unfinished != 50 || read > 130 {
 			t.Errorf("%v, %d unfinished of %d", why, unfinished, read)
 		}
@@ -304,7 +304,7 @@ func TestAside_Well(t *testing.T) {
 	}
 }
 
-// A host that asks for too long a wait ends, and the others do not. That is why the batch
+// A host that requests too long a wait ends, and the others do not. That is why the batch
 // ended, and what to resume is not in the log.
 func TestConfig_Group_AHostAsksForTooLongAWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -339,7 +339,7 @@ func TestConfig_Group_TheBatchEnds(t *testing.T) {
 	for _, tt := range []struct {
 		name string
 		halt Halt
-		stop bool // else the context is cancelled
+		stop bool // else the context is canceled
 		want string
 		or   string // with Paced the next item may begin before the outcome of the last one is counted
 	}{
@@ -379,7 +379,7 @@ func TestConfig_Group_TheBatchEnds(t *testing.T) {
 	}
 }
 
-// When all items of a group fail at once, a Halt counts them one by one.
+// When all items of a group fail immediately, a Halt counts them one by one.
 func TestConfig_Group_HaltCountsThoseSetAside(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWeb(t, 2, "ab", func(_ context.Context, item string) error {

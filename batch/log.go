@@ -28,8 +28,8 @@ var (
 	errLogGone  = errors.New("batch: the log was removed or replaced while it was in use")
 )
 
-// A Mode says which items a batch skips. If an item is in the log several times, the last
-// entry counts.
+// A Mode says which items a batch skips. If an item is in the log several times, the last entry
+// applies.
 type Mode int
 
 const (
@@ -74,7 +74,7 @@ type LogConfig struct {
 // the machine loses power, the items of about the last second may be run again. If the
 // file was removed or replaced by then, the batch ends with an error. A key that is not
 // UTF-8 is written as base64 in the field raw_key. If the gate finds the limit of its
-// server by itself, see sluice.Adaptive, the log keeps what it has learned, and the gate of
+// server on its own, see sluice.Adaptive, the log keeps what it has learned, and the gate of
 // that name knows it when the batch is resumed.
 //
 // A Log keeps 20 to 50 bytes in memory for each key that was in the file when it was
@@ -96,7 +96,7 @@ type Log struct {
 	line  bytes.Buffer
 }
 
-// syncEvery is how long a line may wait for the disk.
+// syncEvery is the longest time that a line waits for the disk.
 const syncEvery = time.Second
 
 // digest stands for a key: 128 bits of its SHA-256. The chance that two of 10⁹ keys
@@ -202,7 +202,7 @@ func (l *Log) load(cfg LogConfig) error {
 	return nil
 }
 
-// Known returns how many items of the log were ok, and how many had failed, when it was
+// Known returns the number of items of the log that were ok, and of those that had failed, when it was
 // opened.
 func (l *Log) Known() (ok, failed int) {
 	for _, k := range l.known {
@@ -261,7 +261,7 @@ func (l *Log) append(v any) error {
 }
 
 // write writes to the end of the file. If it fails, it tries to remove what was written;
-// OpenLog would do so, too.
+// OpenLog would do so as well.
 func (l *Log) write(b []byte) error {
 	if _, err := l.file.Write(b); err != nil {
 		l.err = fmt.Errorf("batch: writing the log: %w", err)

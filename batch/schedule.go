@@ -9,7 +9,7 @@ import (
 // goroutines, no clock and no gate: the driver asks it with the mutex held.
 //
 // An item that was read is held, then out. While it is out it is fresh until its first
-// attempt leaves; from then on it is in an attempt or between two. What holds up an item
+// attempt starts; from then on it is in an attempt or between two. What delays an item
 // is not visible from here: it may be the gate that all items share, or one that only
 // those of its group pass. So the rules are:
 //
@@ -45,7 +45,7 @@ type scheduler struct {
 }
 
 // newScheduler returns a scheduler for items with groups, or without. Paced items may be
-// held up one by one; others wait for one gate, one after the other.
+// delayed one by one; others wait for one gate, one after the other.
 func newScheduler(aside Aside, groups, paced bool, concurrency, ahead int) *scheduler {
 	s := &scheduler{aside: aside, groups: make(map[string]*group)}
 	s.ready = groupHeap{
@@ -136,7 +136,7 @@ func (p *place) refuse(why error) {
 	p.cancel()
 }
 
-// next returns an item to start, or to end if it is refused, or nil if there is none.
+// next returns an item to start, or to end if it is rejected, or nil if there is none.
 func (s *scheduler) next(now time.Time) *place {
 	if len(s.reject) > 0 {
 		p := s.reject[0]
@@ -230,7 +230,7 @@ func (s *scheduler) changed(g *group) {
 	}
 }
 
-// forget forgets a group, unless it has items again.
+// forget removes a group, unless it has items again.
 func (s *scheduler) forget(g *group) {
 	g.remembered = false
 	if len(g.held) == 0 && len(g.out) == 0 && s.groups[g.name] == g {
@@ -238,7 +238,7 @@ func (s *scheduler) forget(g *group) {
 	}
 }
 
-// departed records that an attempt leaves: the one before, if any, has failed. It returns
+// departed records that an attempt starts: the one before, if any, has failed. It returns
 // why the batch must end, or nil.
 func (s *scheduler) departed(now time.Time, p *place) (halt error) {
 	if p.inAttempt {
@@ -265,7 +265,7 @@ func (s *scheduler) departed(now time.Time, p *place) (halt error) {
 	return halt
 }
 
-// arrived records that an attempt is over.
+// arrived records that an attempt has ended.
 func (s *scheduler) arrived(p *place) {
 	if p.inAttempt {
 		p.inAttempt = false

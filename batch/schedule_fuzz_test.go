@@ -235,7 +235,7 @@ func (m *modelScheduler) pick(k int, states ...string) *modelItem {
 }
 
 // FuzzScheduler compares the scheduler with the model. A byte is an event: an item is read,
-// an attempt leaves or is over, an item ends, time passes.
+// an attempt starts or has ended, an item ends, time passes.
 func FuzzScheduler(f *testing.F) {
 	f.Add([]byte("0123456789"), uint8(2), uint8(3), false)
 	f.Add([]byte{0, 6, 12, 0, 6, 12, 1, 1, 1, 2, 2, 2, 3, 3, 9, 4, 60, 94, 1, 2, 9, 4, 88}, uint8(4), uint8(2), true)
@@ -273,7 +273,7 @@ func FuzzScheduler(f *testing.F) {
 					m.depart(now, it)
 					halt = s.departed(now, it.place)
 				}
-			case 2: // is over
+			case 2: // has ended
 				if it := m.pick(k, "attempt"); it != nil {
 					m.arrive(it)
 					s.arrived(it.place)
@@ -295,7 +295,7 @@ func FuzzScheduler(f *testing.F) {
 				s.ended(it.place)
 			case 4: // time passes
 				now = now.Add(time.Duration(k*k) * 5 * time.Millisecond)
-			case 5: // a server asks for too long a wait
+			case 5: // a server requests too long a wait
 				if it := m.pick(k/8, "fresh", "between", "attempt"); it != nil && k%8 == 0 {
 					g := m.groups[it.group]
 					g.over = errors.New("too long")

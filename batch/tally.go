@@ -18,8 +18,7 @@ type Stats struct {
 
 	Retries int64 // attempts beyond the first of an item
 
-	// Queued counts how late first attempts left, and Service how long each
-	// attempt took.
+	// Queued counts the delays of first attempts, and Service the durations of attempts.
 	Queued, Service sluice.WaitTime
 }
 

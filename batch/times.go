@@ -6,20 +6,20 @@ import "time"
 type Times struct {
 	// Intended is when the item should have left by the rate of the gate: one
 	// interval after the item before or, if the input was late or there is no
-	// rate, when it was read. An item that leaves from a burst is early.
+	// rate, when it was read. An item that starts from a burst is early.
 	Intended time.Time
 
-	// Sent is when the first attempt left, zero if there was none. Done is when
+	// Sent is when the first attempt started, zero if there was none. Done is when
 	// the last one ended.
 	Sent, Done time.Time
 
-	// Attempts is how many were made, and Service how long they took together,
+	// Attempts is the number of attempts, and Service the time they took together,
 	// without the waits before them.
 	Attempts int
 	Service  time.Duration
 }
 
-// queued returns how late the first attempt left; 0 if it was early or there was none.
+// queued returns the delay of the first attempt; 0 if it was early or there was none.
 func (t Times) queued() time.Duration {
 	if t.Sent.IsZero() {
 		return 0
@@ -27,10 +27,10 @@ func (t Times) queued() time.Duration {
 	return max(0, t.Sent.Sub(t.Intended))
 }
 
-// A timetable computes when items are intended to leave: with a rate, one interval after
-// the item before, whatever happened to that. But an item that does not exist cannot
-// leave. The time that the input takes to yield an item after it was asked is its own;
-// how late it was asked counts as queueing:
+// A timetable computes when items are intended to leave: with a rate, one interval after the item
+// before, whatever happened to that. But an item that does not exist cannot start. The time that
+// the input takes to yield an item after it was asked is its own; the delay before that is
+// included in queueing:
 //
 //	slot      asked   came    intended
 //	1.0 s     0.9 s   0.9 s   1.0 s   asked in time, and available

@@ -14,7 +14,7 @@ import (
 
 // The benchmarks of this file change a gate of one call per minute for which ever more
 // callers wait: none has a deadline (sluice), or all have one that the change does not make
-// unreachable (deadlines). While a gate is changed no call leaves.
+// unreachable (deadlines). While a gate is changed no call starts.
 //
 // xtime changes the rate of an x/time/rate Limiter. That does not reach those that wait: they
 // sleep for as long as the old rate says.
@@ -75,7 +75,7 @@ func BenchmarkSettleGrow(b *testing.B) {
 				ctx, cancel := contextOf(kind.wait)
 				defer cancel()
 				g := newCostGate()
-				permits := make([]*sluice.Permit, b.N) // of calls that leave before others wait
+				permits := make([]*sluice.Permit, b.N) // of calls that start before others wait
 				for i := range permits {
 					permits[i], _ = g.TryAcquire(1)
 				}
@@ -136,7 +136,7 @@ func lineUp(b *testing.B, g *sluice.Gate, n int, ctx context.Context) (end func(
 	if err := g.SetRate(perMinute(1000)); err != nil {
 		b.Fatal(err)
 	}
-	stop := gatherN(n+1, ctx, g.Wait) // the first leaves at once
+	stop := gatherN(n+1, ctx, g.Wait) // the first starts immediately
 	return func() {
 		b.Helper()
 		if s := g.Stats(); s.Pacing+s.Waiting < int64(n)-1 { // with a concurrency not all are Pacing

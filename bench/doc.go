@@ -1,5 +1,5 @@
-// Package bench measures Sluice beside the libraries its users would otherwise
-// take, and beside the physical floor, in one run, because absolute numbers do
+// Package bench measures Sluice next to the libraries its users would otherwise
+// take, and next to the physical floor, in one run, because absolute numbers do
 // not travel between machines.
 //
 //	go test -bench . ./bench           # speed, once
@@ -35,8 +35,8 @@
 // floor decides nothing, and does not retry when its CompareAndSwap fails:
 // on two CPUs it does less than any limiter must.
 //
-// xtime gives a cancelled reservation back only if none came after it, and a new
-// rate does not reach callers that wait. uber cannot refuse or cancel, has no cost,
+// xtime gives a canceled reservation back only if none came after it, and a new
+// rate does not reach callers that wait. uber cannot reject or cancel, has no cost,
 // and reads the wall clock. failsafe gives nothing back; its smooth
 // limiter is aligned to a grid, its bursty one a fixed window. throttled and
 // sethvargo are limiters of many keys used here with one (which is what they
@@ -45,5 +45,5 @@
 // xsync has no resizing, no timeouts but by context and no introspection. A
 // plain channel ignores contexts and has no weights; chan+ctx is one in a
 // select with the context. shardmap forgets no key, has one quota and
-// returns neither what remains nor when to come back.
+// returns neither what remains nor when to retry.
 package bench

@@ -86,8 +86,8 @@ func BenchmarkGateDo(b *testing.B) {
 }
 
 // BenchmarkGateAdaptive makes a call that does nothing through a gate that learns, and is
-// never held up. Locked is a gate without a learner whose calls, of cost 1, take its lock,
-// too, because its concurrency counts cost.
+// never delayed. Locked is a gate without a learner whose calls, of cost 1, take its lock
+// as well, because its concurrency counts cost.
 func BenchmarkGateAdaptive(b *testing.B) {
 	ctx := context.Background()
 	for _, c := range []struct {
@@ -113,7 +113,7 @@ func BenchmarkGateAdaptive(b *testing.B) {
 	}
 }
 
-// BenchmarkGateParent is GateDo of a gate with a parent that has both limits, too. plain is
+// BenchmarkGateParent is GateDo of a gate with a parent that has both limits as well. plain is
 // the gate without the parent, twice one gate after the other: neither or both is taken only
 // with the parent.
 func BenchmarkGateParent(b *testing.B) {

@@ -73,9 +73,9 @@ func (c crew) run(b *testing.B, loop func(worker, n int)) {
 	b.ReportMetric(float64(after.Mallocs-before.Mallocs)/float64(b.N), "mallocs/op")
 }
 
-// grants checks that an operation did what its name says: all n were granted.
+// grants checks that an operation did what its name says: all n were admitted.
 // Where several goroutines ask at a rate of one per nanosecond a tenth may be
-// refused, since some read the clock before they enter and are overtaken.
+// rejected, since some read the clock before they enter and are overtaken.
 func grants(b *testing.B, got, n int) {
 	least := n
 	if runtime.GOMAXPROCS(0) > 1 {
@@ -86,7 +86,7 @@ func grants(b *testing.B, got, n int) {
 	}
 }
 
-// refuses checks that all n were refused.
+// refuses checks that all n were rejected.
 func refuses(b *testing.B, got, n int) {
 	if got != 0 {
 		b.Errorf("granted %d of %d, and none should have been", got, n)

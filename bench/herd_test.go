@@ -43,7 +43,7 @@ func herdSize() int {
 // What a waiter costs beyond its goroutine is what it has above parked: a
 // goroutine in a select between a channel and the context, for which the
 // runtime takes 112 B for each of the two, whoever made them. blocked is one
-// that receives from a single channel and honours no context. uber has no
+// that receives from a single channel and honors no context. uber has no
 // cancel, so that its herd would never leave, and is not here.
 func BenchmarkHerd(b *testing.B) {
 	b.Run("blocked", func(b *testing.B) {

@@ -22,8 +22,8 @@ import (
 )
 
 // BenchmarkKeyedTake takes from one of a million buckets, chosen at random. All
-// of them exist, none is ever empty (and could be forgotten) or full (and would
-// refuse). The keys are strings of 12 bytes, whose text is not counted in
+// of them exist, none is ever empty (and could be discarded) or full (and would
+// reject). The keys are strings of 12 bytes, whose text is not counted in
 // B/key: it is there before. With -short, which is for whoever only wants to
 // know that it works, there are but 10,000.
 func BenchmarkKeyedTake(b *testing.B) {
@@ -104,7 +104,7 @@ func fill(b *testing.B, keys int, format string, make func(b *testing.B) keyTake
 	filled.name = b.Name()
 }
 
-// inRandomOrder returns copies of keys in random order, their texts side by side,
+// inRandomOrder returns copies of keys in random order, their strings side by side,
 // so that they are in the cache when it is their turn: a call's key has just been
 // read from a request, and is not the copy that is remembered. To pick from keys
 // instead waits for memory twice per call before the limiter is asked anything.

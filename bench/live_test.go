@@ -18,7 +18,7 @@ import (
 )
 
 // BenchmarkLive is one second of the page of observe/live: 1,000 gates, of which 500 have
-// granted calls and 100 have callers that wait, sampled and sent to 10 viewers. core-% is the
+// admitted calls and 100 have callers that wait, sampled and sent to 10 viewers. core-% is the
 // processor time, as a share of one core at the default of one sample per second; the viewers,
 // which do nothing but read, are in the same process and count. With queries each
 // viewer searches for something else, so nothing is shared but the sample. Without viewers

@@ -25,10 +25,10 @@ const (
 )
 
 // BenchmarkPacerTry asks an evenly spacing limiter to let a call through now.
-// granted: one per nanosecond is allowed. refused: one per hour is, and it has
-// gone. For granted xtime has a burst of 1,000 and uber its usual slack of 10:
+// admitted: one per nanosecond is allowed. rejected: one per hour is, and it has
+// gone. For admitted xtime has a burst of 1,000 and uber its usual slack of 10:
 // both read the clock before they enter, so that two CPUs overtake each other
-// and xtime would refuse a tenth of the calls, uber put them to sleep.
+// and xtime would reject a tenth of the calls, uber put them to sleep.
 func BenchmarkPacerTry(b *testing.B) {
 	b.Run("granted", func(b *testing.B) {
 		b.Run("floor", floor)
@@ -47,7 +47,7 @@ func BenchmarkPacerTry(b *testing.B) {
 		})
 		b.Run("throttled", func(b *testing.B) {
 			// Without a burst, one of two CPUs that had asked the clock before the
-			// other is refused.
+			// other is rejected.
 			l := newThrottled(b, throttled.PerDuration(perNano, time.Second), 1_000_000)
 			each(b, func(n int) { grants(b, gcra(l, n), n) })
 		})
@@ -77,9 +77,9 @@ func BenchmarkPacerTry(b *testing.B) {
 	})
 }
 
-// BenchmarkLeakyTake asks a limiter with a capacity. granted: it is larger
-// than what could be asked for. refused: it is used up and comes back in an
-// hour. sluice and throttled also say what remains and when to come back,
+// BenchmarkLeakyTake asks a limiter with a capacity. admitted: it is larger
+// than what could be asked for. rejected: it is used up and comes back in an
+// hour. sluice and throttled also say what remains and when to retry,
 // sethvargo nearly so; the others say yes or no.
 func BenchmarkLeakyTake(b *testing.B) {
 	b.Run("granted", func(b *testing.B) {
@@ -131,9 +131,9 @@ func BenchmarkLeakyTake(b *testing.B) {
 
 // BenchmarkPacerReserve claims a slot. now: it is free. later: it is not, and
 // up to 1,000 claims are ahead; then a new limiter takes over, so that memory
-// stays bounded. cancel: it is not, and is given back. Only xtime and sluice
+// stays bounded. cancel: it is not, and is returned. Only xtime and sluice
 // can do the last; failsafe's reservation is a number, and nothing that could
-// be given back.
+// be returned.
 func BenchmarkPacerReserve(b *testing.B) {
 	b.Run("now", func(b *testing.B) {
 		b.Run("floor", floor)

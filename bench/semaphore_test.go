@@ -14,7 +14,7 @@ import (
 	"github.com/sluice-go/sluice/semaphore"
 )
 
-// BenchmarkSemaphorePair takes a permit and gives it back; no caller ever waits.
+// BenchmarkSemaphorePair takes a permit and returns it; no caller ever waits.
 func BenchmarkSemaphorePair(b *testing.B) {
 	const limit = 1024
 	ctx := context.Background()
@@ -83,7 +83,7 @@ func BenchmarkSemaphoreContended(b *testing.B) {
 }
 
 // BenchmarkSemaphoreContendedCancel is the same with a context that may be
-// cancelled (and never is), which costs whoever selects on it. chan, which
+// canceled (and never is), which costs whoever selects on it. chan, which
 // has no context, is the same as there.
 func BenchmarkSemaphoreContendedCancel(b *testing.B) {
 	ctx, cancel := context.WithCancel(context.Background())
@@ -117,7 +117,7 @@ func contended(b *testing.B, g int, ctx context.Context) {
 }
 
 // weighted is what sluice and xsync have in common. Calls through it cost both
-// the same, a nanosecond or two, which does not show beside a switch of
+// the same, a nanosecond or two, which does not show next to a switch of
 // goroutines.
 type weighted interface {
 	Acquire(ctx context.Context, n int64) error
@@ -126,7 +126,7 @@ type weighted interface {
 }
 
 // contend has loop run by g goroutines. It begins when all of them wait for
-// the one permit, which opening gives back: they would need a while to find
+// the one permit, which opening returns: they would need a while to find
 // themselves queueing, on one CPU a long one, and then never stop.
 func contend(b *testing.B, g int, opening func(), loop func(n int)) {
 	// Small bites, so that the goroutines end at about the same time.
@@ -180,8 +180,8 @@ func chanCtxPairs(b *testing.B, ctx context.Context, c chan struct{}, n int) {
 
 // BenchmarkSemaphoreMixed is what a server does to a semaphore: 32 goroutines
 // share 10 permits; calls weigh 1 to 4 and yield while they hold them; one in
-// 16 has 50 µs, one in 16 is cancelled from beside, one in 16 only tries. A
-// call that was refused counts as one. harness is the same without a
+// 16 has 50 µs, one in 16 is canceled from next to, one in 16 only tries. A
+// call that was rejected counts as one. harness is the same without a
 // semaphore: contexts, yields and random numbers. What it allocates is in the
 // others, too (and most of what they do).
 func BenchmarkSemaphoreMixed(b *testing.B) {
@@ -200,7 +200,7 @@ func (free) Release(int64)                        {}
 func mixed[S weighted](b *testing.B, s S) {
 	const goroutines = 32
 	var served atomic.Int64
-	// A goroutine that was let go late does not wait for its neighbour: the
+	// A goroutine that was let go late does not wait for its neighbor: the
 	// cancel of one is called by whoever comes past next.
 	var beside atomic.Pointer[context.CancelFunc]
 	background := context.Background()

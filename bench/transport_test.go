@@ -15,7 +15,7 @@ import (
 	"github.com/sluice-go/sluice/sluicehttp"
 )
 
-// inMemory is a base transport that answers at once, with a short body.
+// inMemory is a base transport that answers immediately, with a short body.
 type inMemory struct{ header http.Header }
 
 func (m inMemory) RoundTrip(req *http.Request) (*http.Response, error) {
@@ -51,7 +51,7 @@ func limited() http.Header {
 	return h
 }
 
-// BenchmarkTransportOverhead sends a GET that is answered at once, and reads the
+// BenchmarkTransportOverhead sends a GET that is answered immediately, and reads the
 // answer to its end. What is above plain is what a transport costs.
 //
 // sluice caps the concurrency, paces, may retry, and reads the header fields of

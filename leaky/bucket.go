@@ -14,7 +14,7 @@ import (
 	"github.com/sluice-go/sluice/limits"
 )
 
-// A Bucket allows what fits into it and refuses the rest, at once. A new one is
+// A Bucket allows what fits into it and rejects the rest, immediately. A new one is
 // empty: all of its capacity is available.
 //
 // Most programs need only [Bucket.Take]. A Bucket is also a limits.Limiter, for a
@@ -27,19 +27,19 @@ import (
 // closing. It uses the monotonic clock, except in [Bucket.Restore]. Made in a
 // testing/synctest bubble, it belongs to that bubble.
 type Bucket struct {
-	epoch time.Time // what instants count from
+	epoch time.Time // what times count from
 	state atomic.Pointer[state]
-	full  atomic.Bool // whether the last call was refused, more or less: see Take
+	full  atomic.Bool // whether the last call was rejected, more or less: see Take
 
 	setting sync.Mutex // held while a state is closed, or has a rest that is used
 	bell    bell.Bell
 }
 
-// A state is a rate and what was taken while it was in force. The two change
+// A state is a rate and what was taken while it was current. The two change
 // together, so that no call decides by an old rate on a new level: SetRate
 // first closes the old state, which no compare-and-swap outlives, for good.
 //
-// The tat has a line of the cache of its own. Beside it the rule, which is read before
+// The tat has a line of the cache of its own. Next to it the rule, which is read before
 // and after the compare-and-swap, moved between processors as the tat must.
 type state struct {
 	rule kind.Bucket
@@ -51,15 +51,15 @@ type state struct {
 
 // A rest is the bucket of earlier rates, see kind.BucketPair. It is read and written
 // only with Bucket.setting locked. While there is one each call locks. The simpler way
-// computed what was poured into it from how far the tat had moved. But that shows
-// neither how long the bucket in force was empty, which made this one too full,
+// computed what was poured into it from the distance that the tat had moved. But that shows
+// neither how long the current bucket was empty, which made this one too full,
 // nor how long this one was, which made it too empty.
 type rest struct {
 	bucket kind.BucketState
 	at     time.Duration // when that was its level
 }
 
-// pair returns the buckets of s at now, if the one in force will be empty at tat. If
+// pair returns the buckets of s at now, if the current one will be empty at tat. If
 // there is a rest, Bucket.setting must be locked.
 func (s *state) pair(tat, now time.Duration) kind.BucketPair {
 	p := kind.BucketPair{Own: s.rule.State(max(0, tat-now))}
@@ -73,7 +73,7 @@ func (s *state) pair(tat, now time.Duration) kind.BucketPair {
 const closed = -1 // no tat is negative
 
 // New returns a bucket that holds rate.Burst units (0 means 1) and leaks rate.Count per
-// rate.Per: {Count: 30, Per: time.Minute, Burst: 16} allows 16 at once and then one
+// rate.Per: {Count: 30, Per: time.Minute, Burst: 16} allows 16 together and then one
 // every two seconds. It returns an error for a rate that [limits.Rate.Check] rejects or
 // of more than 10⁶ per second, and if a full bucket would take longer than 146 years to
 // drain.
@@ -97,13 +97,12 @@ func newRule(rate limits.Rate) (kind.Bucket, error) {
 	return rule, nil
 }
 
-// load returns the state in force, its tat, and the time. The clock is read
-// after the tat, and both anew after a lost compare-and-swap: so the clock never
-// goes back from one decision to the next, and a call is not refused what has
-// leaked while it was losing. (An older clock would allow no more, because the tat
-// stays; x/time/rate, which lets its state go back, then does.) Several
-// processors would lose most of their swaps so, if losers did not step back,
-// see package contend.
+// load returns the current state, its tat, and the time. The clock is read after the tat, and both
+// again after a lost compare-and-swap: so the clock never goes back from one decision to the next,
+// and the capacity that leaked while a call was losing is available to it. (An older clock would
+// allow no more, because the tat stays; x/time/rate, which lets its state go back, then does.)
+// Several processors would lose most of their swaps so, if losers did not step back, see package
+// contend.
 func (b *Bucket) load() (s *state, tat, now time.Duration) {
 	s = b.state.Load()
 	tat = time.Duration(s.tat.Load())
@@ -135,9 +134,9 @@ func (b *Bucket) Take(n int64) limits.Result {
 	// To read the clock takes longer than all else. Read between the load of the word
 	// and its swap, it gives another call the time to win: of two processors half of the
 	// calls lose. So it is read before the word. A call that then fits, fits: to judge by
-	// an older clock is stricter. But a call that was held up in between may be refused
+	// an older clock is stricter. But a call that was delayed in between may be rejected
 	// by a clock that is older than the word. It reads the clock once more, which
-	// would make refusals half as expensive again; so while calls are refused, and there
+	// would make rejections half as expensive again; so while calls are rejected, and there
 	// is nothing to swap, the clock is read after the word.
 	for losses := 0; losses < contend.Enough; losses = contend.Lost(losses) {
 		var now time.Duration
@@ -192,7 +191,7 @@ func (b *Bucket) insist(n int64) (res limits.Result) {
 	return res
 }
 
-// closing calls f with the state in force, which is closed while f runs and must have
+// closing calls f with the current state, which is closed while f runs and must have
 // been replaced, or have its tat again, when f returns.
 func (b *Bucket) closing(f func(s *state, tat, now time.Duration)) {
 	b.setting.Lock()
@@ -212,7 +211,7 @@ func (b *Bucket) keep(s *state, p kind.BucketPair, now time.Duration) {
 	s.tat.Store(int64(tat))
 }
 
-// replace makes a new state the one in force. That before it is closed, and the lock
+// replace makes a new state the current one. That before it is closed, and the lock
 // is held.
 func (b *Bucket) replace(rule kind.Bucket, rate limits.Rate, tat time.Duration, rest *rest) {
 	rate.Burst = rule.Capacity()
@@ -221,7 +220,7 @@ func (b *Bucket) replace(rule kind.Bucket, rate limits.Rate, tat time.Duration, 
 	b.state.Store(s)
 }
 
-// Rate returns the rate in force, with its burst.
+// Rate returns the current rate, with its burst.
 func (b *Bucket) Rate() limits.Rate { return b.state.Load().rate }
 
 // SetRate changes the rate, for calls from now on. It returns an error and changes
@@ -251,9 +250,9 @@ func (b *Bucket) SetRate(rate limits.Rate) error {
 	return nil
 }
 
-// Admit is Take as a gate or a queue needs it: it returns 0 if n were taken, and
-// otherwise how long until they will fit. It returns ctx.Err() if ctx is done and
-// [limits.ErrTooLarge] if n is more than the capacity. It panics if n < 0.
+// Admit is Take as a gate or a queue needs it: it returns 0 if n were taken, and otherwise the time
+// until they will fit. It returns ctx.Err() if ctx is done and [limits.ErrTooLarge] if n is more
+// than the capacity. It panics if n < 0.
 func (b *Bucket) Admit(ctx context.Context, n int64) (wait time.Duration, err error) {
 	mustNotBeNegative(n)
 	if err := ctx.Err(); err != nil {
@@ -263,12 +262,12 @@ func (b *Bucket) Admit(ctx context.Context, n int64) (wait time.Duration, err er
 	return res.Wait()
 }
 
-// Adjust corrects by delta what was taken. A negative delta gives back: the bucket is
+// Adjust corrects by delta what was taken. A negative delta returns units: the bucket is
 // then as if so much had never been taken, but never emptier than empty, so a delta of
 // -math.MaxInt64 empties it. A positive delta takes without asking, beyond the capacity
 // if need be; nothing fits then before the bucket has drained far enough.
 //
-// Adjust never fails, and ignores age and whether ctx is done: what is given back must
+// Adjust never fails, and ignores age and whether ctx is done: what is returned must
 // not be lost because its caller gave up.
 func (b *Bucket) Adjust(ctx context.Context, delta int64, age time.Duration) error {
 	b.adjust(delta)
@@ -299,9 +298,9 @@ func (b *Bucket) adjust(delta int64) {
 }
 
 // OnChange has f called after each change that may allow a call earlier than the bucket
-// said, until stop is called: after SetRate, and after an Adjust that gives back. f must
+// said, until stop is called: after SetRate, and after an Adjust that returns units. f must
 // not block, nor use the bucket. With it a Bucket is a limits.Notifier: gates and queues
-// that wait for it then try again at once.
+// that wait for it then try again immediately.
 func (b *Bucket) OnChange(f func()) (stop func()) { return b.bell.Wait(f) }
 
 func mustNotBeNegative(n int64) {

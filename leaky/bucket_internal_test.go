@@ -17,7 +17,7 @@ import (
 	"github.com/sluice-go/sluice/limits"
 )
 
-// # Calls that cannot be refused
+// # Calls that cannot be rejected
 
 // insist returns what Take would have returned.
 func TestBucket_Insist_IsTake(t *testing.T) {
@@ -42,7 +42,7 @@ func TestBucket_Insist_IsTake(t *testing.T) {
 	})
 }
 
-// While some calls insist, others take, give back and change the rate, and nothing is
+// While some calls insist, others take, return and change the rate, and nothing is
 // lost: neither what they took nor the rate.
 func TestBucket_Insist_LosesNothing(t *testing.T) {
 	b := limits.Must(New(limits.Rate{Count: 1, Per: 24 * time.Hour, Burst: 20}))
@@ -85,7 +85,7 @@ func TestBucket_Insist_LosesNothing(t *testing.T) {
 	}
 }
 
-// A call that is held up between its clock and the bucket is not refused by the
+// A call that is delayed between its clock and the bucket is not rejected by the
 // clock that it has read.
 func TestBucket_Take_OldClockRefusesNoCall(t *testing.T) {
 	b := limits.Must(New(limits.Rate{Count: 1, Per: 2 * time.Millisecond, Burst: 1}))
@@ -153,7 +153,7 @@ func (f *funnel) watering(nowMillis int64, n int32) bool {
 	return true
 }
 
-// visits asks f for one unit at a time until it refuses, each step, for a
+// visits asks f for one unit at a time until it rejects, each step, for a
 // minute, and returns how many it got.
 func visits(step time.Duration, ask func(now time.Duration) bool) (n int64) {
 	for now := time.Duration(0); now <= time.Minute; now += step {
@@ -223,7 +223,7 @@ func TestTextbook_FloatRates(t *testing.T) {
 			t.Errorf("at %d: %+v", v.now, res)
 		}
 	}
-	// One at a time or all together: the same instant, to the nanosecond.
+	// One at a time or all together: the same time, to the nanosecond.
 	single, all := year, year
 	for range 1_000_000 {
 		_, single = decide(single, year, &r, 1)
@@ -277,7 +277,7 @@ func TestTextbook_ClockThatStepsBack(t *testing.T) {
 	}
 }
 
-// The clock is monotonic and read anew at each attempt; but even decisions by
+// The clock is monotonic and read again at each attempt; but even decisions by
 // stale clocks allow no more: x/time/rate let 40,000 through for 1,010
 // (golang/go#71360).
 func TestTextbook_StaleClocksAddNoUnits(t *testing.T) {
@@ -381,7 +381,7 @@ func TestTextbook_ExpiryShorterThanTheDebt(t *testing.T) {
 		fixedExpiry()
 		for day := 1; day <= 14; day++ {
 			time.Sleep(24 * time.Hour)
-			for other := range 1000 { // they come and go, so that much is forgotten
+			for other := range 1000 { // they come and go, so that much is discarded
 				k.TakeRate(other, limits.Rate{Count: 1, Per: sec, Burst: 1}, 1)
 			}
 			time.Sleep(sec)
@@ -425,7 +425,7 @@ func TestTextbook_SecondSizedClockLetsTwiceThroughAtAnEdge(t *testing.T) {
 }
 
 // In any window the bucket keeps to capacity + W/T, here over all pairs of
-// grants of a greedy caller.
+// admits of a greedy caller.
 func TestBucket_BoundOfAnyWindow(t *testing.T) {
 	r, tat := mustRule(limits.Rate{Count: 3, Per: 100 * time.Millisecond, Burst: 7}), time.Duration(0)
 	var grants []time.Duration
@@ -621,7 +621,7 @@ func TestOracle_Spring_FindsEachCorruptedField(t *testing.T) {
 
 // corruptAll falsifies each field of one operation of each fifth trace, and
 // wants each of the answers to be found out. What was asked matters not always:
-// a refused call may come a nanosecond later and be refused.
+// a rejected call may come a nanosecond later and be rejected.
 func corruptAll(t *testing.T, name string, replay func([]byte, func(limits.Rate) taker) error, answers ...string) {
 	found := map[string]int{}
 	traces := 0

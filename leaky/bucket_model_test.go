@@ -146,7 +146,7 @@ func (h *history) next(n int) int {
 func pick[T any](h *history, from []T) T { return from[h.next(len(from))] }
 
 func fuzzSeeds(f *testing.F) {
-	f.Add([]byte{0, 0, 4, 0, 0, 6, 2, 0, 4, 1, 0})                         // fill, refuse, sleep, take
+	f.Add([]byte{0, 0, 4, 0, 0, 6, 2, 0, 4, 1, 0})                         // fill, reject, sleep, take
 	f.Add([]byte{1, 0, 5, 5, 0, 1, 0, 0, 6, 5, 0, 0, 5, 9, 0, 8})          // other rates
 	f.Add([]byte{0, 0, 3, 3, 4, 3, 0, 1, 6, 2, 5, 2, 0, 0, 2, 1, 2, 8, 4}) // adjust, return, reset
 	f.Add([]byte{6, 0, 7, 6, 8, 0, 7, 0, 0, 6, 0, 0, 0, 0, 7, 6, 1, 0, 0}) // nanoseconds
@@ -241,7 +241,7 @@ func bucketHistory(t *testing.T, data []byte) {
 			if err := b.Restore(saved); err != nil {
 				t.Fatalf("%v: %s: %v", m.now, saved, err)
 			}
-			m.now, start = 0, time.Now() // instants count from here
+			m.now, start = 0, time.Now() // times count from here
 		}
 		if got, want := b.Take(0), m.take(0); got != want {
 			t.Fatalf("%v: after op %d of %v:\n got %+v\nwant %+v", m.now, op, m.rate, got, want)
@@ -387,7 +387,7 @@ func keyedHistory(t *testing.T, data []byte) {
 	}
 }
 
-// waitOf returns what Admit returns for r beside its error.
+// waitOf returns what Admit returns for r next to its error.
 func waitOf(r limits.Result) time.Duration {
 	if r.RetryAfter == limits.Never {
 		return 0

@@ -1,4 +1,5 @@
-// Package leaky decides at once whether a call fits a rate: the leaky bucket, as a limit that never waits.
+// Package leaky decides immediately whether a call fits a rate: the leaky bucket, as a limit that
+// never waits.
 //
 //	rate := limits.Rate{Count: 30, Per: time.Minute, Burst: 16}
 //	b, err := leaky.New(rate) // up to 16 together, 30 per minute in the long run
@@ -8,14 +9,13 @@
 //	}
 //
 // A bucket holds up to its capacity, the burst of the rate, and leaks Count units per
-// Per. A call pours its n in if that fits and is refused otherwise. It never waits, and a
-// refusal costs nothing.
+// Per. A call pours its n in if that fits and is rejected otherwise. It never waits, and a
+// rejection costs nothing.
 //
-// To space calls out evenly, use package pacer: a bucket allows a whole burst at
-// one instant. To limit calls in flight, use package semaphore. For at most N in any
-// window of time, use package window: in a time W a bucket allows up to burst +
-// W·count/per. To wait until a bucket has room, pass it to sluice.NewQueue or, together
-// with other limits, to a sluice.Gate.
+// To space calls out evenly, use package pacer: a bucket allows a whole burst at the same time. To
+// limit calls in flight, use package semaphore. For at most N in any window of time, use package
+// window: in a time W a bucket allows up to burst + W·count/per. To wait until a bucket has room,
+// pass it to sluice.NewQueue or, together with other limits, to a sluice.Gate.
 //
 // # Other names of the same thing
 //

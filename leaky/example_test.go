@@ -66,7 +66,7 @@ func ExampleKeyed() {
 	// cleo: 200
 }
 
-// To unblock a key, give back all that it can have taken.
+// To unblock a key, return all that it can have taken.
 func ExampleKeyed_On() {
 	logins := limits.Must(leaky.NewKeyed[string](limits.Rate{Count: 1, Per: time.Hour, Burst: 2}, limits.KeyedConfig{}))
 	for range 3 {
@@ -83,7 +83,7 @@ func ExampleKeyed_On() {
 	// true
 }
 
-// A bucket decides at once. With sluice.NewQueue callers wait for it.
+// A bucket decides immediately. With sluice.NewQueue callers wait for it.
 func ExampleBucket_Admit() {
 	b := sluice.NewQueue(limits.Must(leaky.New(limits.Rate{Count: 1, Per: time.Hour, Burst: 2})))
 	ctx := context.Background()

@@ -16,7 +16,7 @@ import (
 // A Keyed is one bucket for each key: per user, per host, per user and action.
 // A key that was never used has an empty bucket, so there is nothing to register.
 //
-// A bucket that has become empty is the same as a new one, and later calls forget it, a
+// A bucket that has become empty is the same as a new one, and later calls evict it, a
 // few at a time; nothing runs in the background. Memory: about 60 bytes a key, without
 // the text of a string, and 18 KB when unused.
 //
@@ -57,7 +57,7 @@ type water struct {
 func drained(w water, now time.Duration) bool { return w.tat <= now }
 
 // others is the bucket of the other rates of a key, and the rate with which the key was
-// last used: its water may be forgotten before, because it has drained. That does not
+// last used: its water may be discarded before, because it has drained. That does not
 // make the rate one that is used for the first time, which would find what others hold.
 type others struct {
 	water
@@ -102,7 +102,7 @@ func (k *Keyed[K]) Take(key K, n int64) limits.Result {
 // TakeRate is Take with a rate of the call's own, such as that of the user's plan. It
 // panics if n < 0 or where [New] returns an error.
 //
-// A key may be used with several rates alternately. Each has a bucket of its own, and
+// A key may be used with several rates alternately. Each has its own bucket, and
 // each call is poured into all of them, so the key allows no more than the laxest of its
 // rates would alone. ext/kind/bucket.go has the exact bound. To count one call against
 // two rates use two keys.
@@ -164,7 +164,7 @@ func (k *Keyed[K]) pair(key K, w water, r *setting, now time.Duration) (p kind.B
 		}
 	}
 	p, fresh = p.By(&r.Bucket)
-	// Also what is only looked at, and not stored, ends where instants do.
+	// Also what is only looked at, and not stored, ends where times do.
 	p.Own.Level = min(p.Own.Level, math.MaxInt64-int64(now))
 	return p, fresh
 }
@@ -198,8 +198,8 @@ func (k *Keyed[K]) peek(key K, r *setting) limits.Result {
 	return r.Result(time.Duration(p.Own.Level), 0)
 }
 
-// Len returns how many keys are remembered: those whose buckets hold something, and those
-// with empty buckets that are not forgotten yet. A key that was used with several rates
+// Len returns the number of remembered keys: those whose buckets hold something, and those
+// with empty buckets that are not evicted yet. A key that was used with several rates
 // is missing if the bucket of the last one has become empty.
 func (k *Keyed[K]) Len() int { return k.keys.Len() }
 
@@ -220,7 +220,7 @@ func (k *Keyed[K]) SetRate(rate limits.Rate) error {
 
 // On returns the bucket of key as a Limiter, for a sluice.Gate or sluice.NewQueue. It
 // has no state of its own: it may be dropped and made again, and it stays valid when k
-// forgets the key, because only keys that are as new are forgotten. Admit and Adjust are
+// evicts the key, because only keys that are as new are evicted. Admit and Adjust are
 // as those of [Bucket]; if the key is new and there are too many, both return
 // [limits.ErrTooManyKeys] and change nothing.
 func (k *Keyed[K]) On(key K) limits.Notifier {

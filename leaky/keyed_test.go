@@ -47,7 +47,7 @@ func TestKeyed_TakeRate_ChangesTheRateOfAKey(t *testing.T) {
 	})
 }
 
-// A rate that is smaller and faster waits until it could have granted what there is:
+// A rate that is smaller and faster waits until it could have admitted what there is:
 // earlier, both together would let more through than either.
 func TestKeyed_TakeRate_SmallerAndFasterWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -96,7 +96,7 @@ func TestKeyedConfig_MaxKeys_OutOfRange(t *testing.T) {
 	}
 }
 
-// A drained bucket is forgotten, whichever key is used afterwards.
+// A drained bucket is discarded, whichever key is used afterwards.
 func TestKeyed_ForgetsEmptyBuckets(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := mustKeyed[int](t, limits.Rate{Count: 1, Per: sec, Burst: 3}, 0)
@@ -160,7 +160,7 @@ func heap() int64 {
 	return int64(stats.HeapAlloc)
 }
 
-// A rate whose bucket has drained and was forgotten is not used for the first time:
+// A rate whose bucket has drained and was discarded is not used for the first time:
 // it does not find what a slower rate before it still holds.
 func TestKeyed_ForgottenBucketBesideAnother(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -9,7 +9,7 @@ import (
 
 // A packed is the interval and the capacity of a rate in one word, because each key
 // of a Keyed has one: two words would make a key an eighth larger. The capacity is in
-// the lowest bits, the interval above it, and how many bits the capacity has in the
+// the lowest bits, the interval above it, and the number of bits that the capacity has in the
 // highest six. Both fit if the bucket drains within two years or so; a wider one is
 // its number in a list.
 type packed uint64

@@ -12,10 +12,10 @@ import (
 
 // # What does a bucket note for another process?
 //
-// Within a process it is one instant, TAT, at which it will be empty. Noted as
+// Within a process it is one point in time, TAT, at which it will be empty. Noted as
 // wall time, TAT alone would trust the wall clock with everything: put back by
 // a year between two processes, it makes a bucket that needed an hour need a
-// year and an hour. And one that is overdrawn by 280 years is empty at an instant
+// year and an hour. And one that is overdrawn by 280 years is empty at a time
 // beyond 64 bits of Unix time. So two numbers are noted, the time of the note
 // and how full the bucket was then:
 //
@@ -35,7 +35,7 @@ type noted struct {
 	Count    int64         `json:"count"`
 	Per      time.Duration `json:"per"`
 	At       int64         `json:"at"`    // when, in Unix time
-	Level    time.Duration `json:"level"` // how long it would take to drain; more than a full bucket if overdrawn
+	Level    time.Duration `json:"level"` // the time it would take to drain; more than a full bucket if overdrawn
 
 	// Rest is the bucket of earlier rates, if it still matters.
 	Rest *notedRest `json:"rest,omitempty"`
@@ -70,7 +70,7 @@ func (r *notedRest) possible() bool {
 	return r == nil || r.Level >= 0 && r.Interval > 0 && r.Capacity > 0 && r.Capacity <= int64(deepest)/r.Interval
 }
 
-// deepest is how long a full bucket may take to drain: see kind.NewBucket.
+// deepest is the longest time in which a full bucket may drain: see kind.NewBucket.
 const deepest = time.Duration(1 << 62)
 
 // rest returns the rest, at t, which is now.
@@ -98,7 +98,7 @@ func (b *Bucket) Snapshot() []byte {
 	b.setting.Lock()
 	defer b.setting.Unlock()
 	s, tat, _ := b.load()
-	// Both clocks are read at once, or their difference would be in the level.
+	// Both clocks are read together, or their difference would be in the level.
 	// If anything is taken between load and here, it comes after the snapshot.
 	t := time.Now()
 	return snapshot.Seal("bucket", note(s.rate, s.pair(tat, max(0, t.Sub(b.epoch))), t))
@@ -107,15 +107,15 @@ func (b *Bucket) Snapshot() []byte {
 // Restore replaces what is in the bucket by a snapshot, for a program that was restarted.
 // What has leaked since the snapshot, by the wall clock, is left out. What
 // [Bucket.Adjust] took beyond the capacity is still a debt. If the clock was put back in
-// between, nothing has leaked. From then on only the monotonic clock counts. Restored at
-// the instant of the snapshot, a bucket is what it was to the nanosecond.
+// between, nothing has leaked. From then on only the monotonic clock is used. Restored at
+// the time of the snapshot, a bucket is what it was to the nanosecond.
 //
 // It returns [limits.ErrSnapshot], and changes nothing, if data is damaged, from another
 // version or kind of limit, or of a bucket with another rate: 10 per 10 s is not 1 per
 // second. For a program that is restarted with a new rate, restore at the old one and
 // then call [Bucket.SetRate].
 //
-// Restore a bucket before it is used: what it allowed earlier would be forgotten. After
+// Restore a bucket before it is used: what it allowed earlier would be discarded. After
 // an error a new bucket is still empty; to be safe, take all of its capacity.
 func (b *Bucket) Restore(data []byte) error {
 	n, err := snapshot.Open[noted](data, "bucket")

@@ -167,7 +167,7 @@ func TestSnapshot_AndTheClock(t *testing.T) {
 				t.Fatalf("%s: %v", c.what, err)
 			}
 			want(t, c.what, b.Take(0), allowed(24, max(0, (24*hour-c.want)/hour), time.Duration(c.want)))
-			if c.want > 0 && c.want < 1000*hour { // from now on the monotonic clock counts
+			if c.want > 0 && c.want < 1000*hour { // from now on the monotonic clock is used
 				time.Sleep(time.Duration(c.want) - 1)
 				want(t, c.what+", later", b.Take(24), refused(24, 23, 1, 1))
 				time.Sleep(time.Nanosecond)
@@ -196,7 +196,7 @@ func TestSnapshot_ClockPutBackAgainAndAgain(t *testing.T) {
 	}
 }
 
-// A bucket whose instants count from long ago can be as full for as long as
+// A bucket whose times count from long ago can be as full for as long as
 // any: to the end of the range.
 func TestRestore_IntoAnOldBucket(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -216,7 +216,7 @@ func TestRestore_IntoAnOldBucket(t *testing.T) {
 			}
 		}
 
-		// What Snapshot writes then can be read: it is no instant, but a level.
+		// What Snapshot writes then can be read: it is no time, but a level.
 		b.Adjust(bg, math.MaxInt64, 0)
 		fresh := mustBucket(t, daily)
 		if err := fresh.Restore(b.Snapshot()); err != nil {
@@ -399,7 +399,7 @@ func TestSnapshot_RestartsChangeNothing(t *testing.T) {
 }
 
 // FuzzSnapshot restores anything: bytes, bytes under a true checksum, numbers
-// in good form. What is refused changes nothing; what is accepted makes a
+// in good form. What is rejected changes nothing; what is accepted makes a
 // bucket like any other, as full as it says.
 func FuzzSnapshot(f *testing.F) {
 	good := mustBucket(f, daily)

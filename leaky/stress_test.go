@@ -112,9 +112,8 @@ func TestStress_SetRateLosesNothing(t *testing.T) {
 	}
 }
 
-// A snapshot is of one state: a rate, and what was taken while it was in
-// force. One goroutine changes the rate, so that on two processors it does so
-// at each point of Snapshot.
+// A snapshot is of one state: a rate, and what was taken while it was current. One goroutine
+// changes the rate, so that on two processors it does so at each point of Snapshot.
 func TestStress_SnapshotWhileTheRateChanges(t *testing.T) {
 	large, small := limits.Rate{Count: 1, Per: time.Hour, Burst: 1000}, limits.Rate{Count: 1, Per: 2 * time.Hour, Burst: 5}
 	b := mustBucket(t, large)

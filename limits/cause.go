@@ -1,6 +1,6 @@
 package limits
 
-// A Cause names what holds calls up: one of the constants, or "limit" and the name of
+// A Cause names what delays calls: one of the constants, or "limit" and the name of
 // one of the further limits of a gate. It is empty if nothing does, or nothing is known.
 type Cause string
 
@@ -13,5 +13,5 @@ const (
 	BySlowStart   Cause = "slow start"    // after a throttle, without a rate
 	ByBackoff     Cause = "backoff"       // before a retry
 	BySemaphore   Cause = "semaphore"     // that the gate shares with others
-	ByParent      Cause = "parent"        // the Stats of the parent say what holds it up
+	ByParent      Cause = "parent"        // the Stats of the parent say what delays it
 )

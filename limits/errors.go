@@ -13,8 +13,8 @@ import (
 // finds them whichever package a call went through. The errors of a context are returned
 // as they are.
 var (
-	// ErrTooLarge reports a request for more than the limit. It is returned at
-	// once, because waiting would not help.
+	// ErrTooLarge reports a request for more than the limit. It is returned immediately, because
+	// waiting would not help.
 	ErrTooLarge = errors.New("sluice: request is larger than the limit")
 
 	// ErrClosed reports a request to something that was closed.
@@ -23,7 +23,7 @@ var (
 	// ErrQueueFull reports that the queue has MaxWaiting callers already.
 	ErrQueueFull = errors.New("sluice: too many callers are waiting")
 
-	// ErrCancelled reports the use of a reservation that was cancelled.
+	// ErrCancelled reports the use of a reservation that was canceled.
 	ErrCancelled = errors.New("sluice: reservation was cancelled")
 
 	// ErrTooManyKeys reports a new key when MaxKeys keys are remembered already.
@@ -34,7 +34,7 @@ var (
 	// which.
 	ErrSnapshot = errors.New("sluice: snapshot not restored")
 
-	// ErrTimeout reports that the longest wait that the caller allowed is over. A wait
+	// ErrTimeout reports that the longest wait that the caller allowed has ended. A wait
 	// that is known in advance to be too long fails with a [*WaitError] instead. It
 	// matches [context.DeadlineExceeded].
 	ErrTimeout error = timeoutError{}
@@ -50,14 +50,14 @@ func (timeoutError) Error() string { return "sluice: waited as long as allowed" 
 func (timeoutError) Timeout() bool { return true }
 func (timeoutError) Unwrap() error { return context.DeadlineExceeded }
 
-// A WaitError reports a wait that was refused or given up because it could not have
+// A WaitError reports a wait that was rejected or given up because it could not have
 // ended in time. Nothing was consumed. It matches [context.DeadlineExceeded],
 // although the context's own Err may still be nil.
 type WaitError struct {
 	By   string        // name of the gate, if it has one
 	For  Cause         // what the wait is for
-	Need time.Duration // how long the caller would have had to wait, or Never
-	Have time.Duration // how long it could wait: to its deadline, or the most it allowed
+	Need time.Duration // the time the caller would have had to wait, or Never
+	Have time.Duration // the time it could wait: to its deadline, or the most it allowed
 
 	// Why says more about For, as far as it is known, in the words of sluice.Stats.Why: the
 	// rate, such as "5/s", or the reason of a pause.

@@ -3,8 +3,8 @@ package limits
 // KeyedConfig configures a limit per key, such as leaky.Keyed or window.Keyed. Most
 // limits need only the zero KeyedConfig.
 type KeyedConfig struct {
-	// MaxKeys is how many keys may be remembered. A new key beyond that is refused with
+	// MaxKeys is the maximum number of remembered keys. A new key beyond that is rejected with
 	// [ErrTooManyKeys]; the old ones continue to work. Keys that hold nothing count until
-	// they are forgotten. 0 means 2²⁹, which is also the most.
+	// they are evicted. 0 means 2²⁹, which is also the most.
 	MaxKeys int64
 }

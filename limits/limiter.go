@@ -6,30 +6,29 @@ import (
 	"time"
 )
 
-// A Limiter is a limit that decides at once and never waits. It is all that a gate
+// A Limiter is a limit that decides immediately and never waits. It is all that a gate
 // or a queue (sluice.NewQueue) needs of a limit. The limits of packages leaky and
 // window are Limiters, and so are those of sluiceredis.
 type Limiter interface {
-	// Admit takes n now and returns 0. Or it changes nothing and returns how long it
-	// takes until it is worth calling again: [Never] if only a change of the limit
-	// can help. It returns ErrTooLarge if n can never fit, and another error if
-	// it cannot decide; nothing counts as taken then. n is positive. Admit may do I/O
-	// within ctx but must not wait for the limit itself. It may be called by several
-	// goroutines at once.
+	// Admit takes n now and returns 0. Or it changes nothing and returns the time until it is worth
+	// calling again: [Never] if only a change of the limit can help. It returns ErrTooLarge if n
+	// can never fit, and another error if it cannot decide; nothing counts as taken then. n is
+	// positive. Admit may do I/O within ctx but must not wait for the limit itself. It may be
+	// called by several goroutines concurrently.
 	Admit(ctx context.Context, n int64) (wait time.Duration, err error)
 
-	// Adjust corrects what an earlier call took. A negative delta gives back, a
+	// Adjust corrects what an earlier call took. A negative delta returns units, a
 	// positive one takes more, beyond the limit if need be. age is the time since that
-	// call was allowed. A gate gives back what it has just taken, with age 0, when
-	// another limit refuses, and later corrects an estimate to what a call really
-	// cost. What no longer counts by then must not be given back at the expense of
+	// call was allowed. A gate returns what it has just taken, with age 0, when
+	// another limit rejects, and later corrects an estimate to what a call really
+	// cost. What no longer applies by then must not be returned at the expense of
 	// others. An error means that the change is lost; a gate counts it as stranded.
 	Adjust(ctx context.Context, delta int64, age time.Duration) error
 }
 
 // A Notifier is a Limiter of this process that reports when it may allow a call
-// earlier than it said: something was given back, or the limit has changed. A gate or
-// a queue then tries again at once. While no caller waits, a gate asks its Notifiers in the
+// earlier than it said: something was returned, or the limit has changed. A gate or
+// a queue then tries again immediately. While no caller waits, a gate asks its Notifiers in the
 // goroutine of each call; other Limiters, which may take long, are asked by one call after
 // the other.
 type Notifier interface {
@@ -41,7 +40,7 @@ type Notifier interface {
 	// more. A gate calls OnChange only for a call that waits, and stop when it does
 	// not wait any more.
 	//
-	// What a gate gives back because another limit refused must not be reported, or two
+	// What a gate returns because another limit rejected must not be reported, or two
 	// gates that use two limits in opposite order wake each other without end. The
 	// limits of leaky and window recognize it by its context. So a Limiter that wraps
 	// one of those should hand on the context of Adjust.
@@ -49,7 +48,7 @@ type Notifier interface {
 }
 
 // A Remote is a Limiter behind a network. A gate calls it last, whatever its place in the
-// configuration, so that a call that a limit of this machine refuses costs no round trip.
+// configuration, so that a call that a limit of this machine rejects costs no round trip.
 type Remote interface {
 	Limiter
 
@@ -60,14 +59,13 @@ type Remote interface {
 }
 
 // A Joint takes from several limits in one step, from all or none, so that nothing need
-// be given back if one of them refuses.
+// be returned if one of them rejects.
 type Joint interface {
-	// AdmitAll takes n[i] from limit i, for each i, and returns 0; n[i] may be 0, which
-	// limit i always allows, but not all of them are. Or it changes nothing
-	// and returns how long it takes until it is worth calling again, and the index of the
-	// limit with that wait. With ErrTooLarge the index is that of the limit in which n
-	// can never fit, with another error that of the limit that could not decide.
-	// Otherwise it is like Admit.
+	// AdmitAll takes n[i] from limit i, for each i, and returns 0; n[i] may be 0, which limit i
+	// always allows, but not all of them are. Or it changes nothing and returns the time until it
+	// is worth calling again, and the index of the limit with that wait. With ErrTooLarge the index
+	// is that of the limit in which n can never fit, with another error that of the limit that
+	// could not decide. Otherwise it is like Admit.
 	AdmitAll(ctx context.Context, n []int64) (wait time.Duration, which int, err error)
 
 	// AdjustAll adjusts each limit i by delta[i], not at all if that is 0. It
@@ -85,9 +83,9 @@ type Semaphore interface {
 	Acquire(ctx context.Context, n int64, longest time.Duration) (Lease, error)
 }
 
-// A Lease is permits of a Semaphore, lent until they are released or lost.
+// A Lease is permits of a Semaphore, leased until they are released or lost.
 type Lease interface {
-	// Release gives the permits back. A gate calls it once.
+	// Release releases the permits. A gate calls it once.
 	Release()
 
 	// Lost returns a channel that is closed if the permits were lost before

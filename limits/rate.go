@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// A Rate is how many calls, or how many units of cost, may leave per period, as the
-// documentation of most APIs gives it, and how many of them may leave together. The
+// A Rate is a number of calls, or of units of cost, that may start per period, as the
+// documentation of most APIs gives it, and the number that may start together. The
 // zero Rate stands for no limit; a Rate that has only a Burst is an error.
 //
 // Only the ratio of Count and Per matters: 1 per second and 60 per minute are the same
@@ -17,7 +17,7 @@ type Rate struct {
 	Count int64         // at least 1
 	Per   time.Duration // positive, and Count at most one per nanosecond
 
-	// Burst is how many may leave together after an idle time, the first one included. 0
+	// Burst is the number that may start together after an idle time, the first one included. 0
 	// means 1: never closer than an interval. A pacer and a gate begin with none of it
 	// saved up, a leaky.Bucket with all of it.
 	Burst int64

@@ -7,25 +7,25 @@ import "time"
 // is longer than any other duration.
 const Never = time.Duration(1<<63 - 1)
 
-// A Result is the decision of a limit. Durations are exact and count from the
-// instant of the decision. The zero Result means not allowed.
+// A Result is the decision of a limit. Durations are exact and count from the time of the decision.
+// The zero Result means not allowed.
 //
 // There is no field Allowed because Go returns four words in registers: with a fifth, a
 // decision took a seventh longer.
 type Result struct {
-	// Limit is the most that the limit allows at once; 0 if the key was refused with
+	// Limit is the most that the limit allows together; 0 if the key was rejected with
 	// ErrTooManyKeys.
 	Limit int64
 
-	// Remaining is how many units would fit now, after this call.
+	// Remaining is the number of units that would fit now, after this call.
 	Remaining int64
 
-	// RetryAfter is how long it will take until the same n fits, if no other call
+	// RetryAfter is the time until the same n fits, if no other call
 	// takes anything, or [Never]. It is 0 if the request was allowed, but also in
 	// the zero Result: use Allowed.
 	RetryAfter time.Duration
 
-	// ResetAfter is how long it takes until all of Limit is available.
+	// ResetAfter is the time until all of Limit is available.
 	ResetAfter time.Duration
 }
 

@@ -13,7 +13,7 @@
 //
 // An observer receives every event of a gate, which costs each call some time.
 // [sluice.Gate.Stats], which Vars shows, costs calls nothing, but is lost when a
-// [sluice.Keyed] forgets the gate.
+// [sluice.Keyed] evicts the gate.
 package observe
 
 import (

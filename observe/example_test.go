@@ -14,7 +14,7 @@ import (
 	"github.com/sluice-go/sluice/sluicehttp"
 )
 
-// A pause refuses a hundred calls, which makes two lines. Times are removed from the
+// A pause rejects a hundred calls, which makes two lines. Times are removed from the
 // output.
 func ExampleNewLogger() {
 	logger := slog.New(slog.NewTextHandler(os.Stdout, &slog.HandlerOptions{

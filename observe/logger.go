@@ -19,11 +19,11 @@ type LoggerConfig struct {
 	// and reason. 0 means a minute, negative means no limit.
 	Every time.Duration
 
-	// Burst is how many similar lines may be written at once. 0 means 1.
+	// Burst is the number of similar lines that may be written together. 0 means 1.
 	Burst int64
 
 	// Level returns the level of an event. nil means Warn for pauses and for
-	// refused calls, except those refused by TryAcquire or given up by their
+	// rejected calls, except those rejected by TryAcquire or given up by their
 	// caller; Info for retries, for Resume, and for what a gate has learned; Debug
 	// for all else.
 	Level func(e sluice.Event) slog.Level
@@ -62,9 +62,8 @@ type line struct {
 	reason string
 }
 
-// NewLogger returns an observer that writes events to a slog.Logger, and limits how often it
-// writes similar lines: if 1,000 calls are refused in a second because a gate is paused,
-// it writes one line.
+// NewLogger returns an observer that writes events to a slog.Logger, and limits the rate of similar
+// lines: if 1,000 calls are rejected in a second because a gate is paused, it writes one line.
 //
 //	WARN gate paused gate=api wait=1m0s until=2026-11-21T12:01:00Z why="429 Too Many Requests"
 //	WARN call refused gate=api n=1 reason=deadline err="sluice: api: would have to wait 1m0s for the pause (429 Too Many Requests), until 12:01:00, 5s were allowed" left_out=999
@@ -72,10 +71,10 @@ type line struct {
 //	INFO limit learned gate=api now="tracking: 19.4/s, 18.9/s proven, 20.3/s refuted (measured between refusals)"
 //
 // What a gate has learned is [sluice.Learned] in one line, with the reason of the change in
-// parentheses; changes for the same reason are similar lines.
-// left_out is how many lines, of any kind, were left out since the previous line.
-// Attributes without a value are not written. The observer calls the slog.Handler in the
-// goroutine of the call, so a handler that blocks delays calls.
+// parentheses; changes for the same reason are similar lines. left_out is the number of
+// lines, of any kind, that were left out since the previous line. Attributes without a
+// value are not written. The observer calls the slog.Handler in the goroutine of the call,
+// so a handler that blocks delays calls.
 //
 // NewLogger returns an error if Burst is negative, if Every is positive and less than
 // 1 µs, or if Burst times Every is more than 146 years. It panics if to is nil.

@@ -128,7 +128,7 @@ func TestNewLogger_LimitsSimilarLines(t *testing.T) {
 }
 
 // A gate that refines its pace again and again writes a line a minute; a change for another
-// reason is written at once.
+// reason is written immediately.
 func TestNewLogger_Learned(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, p := newLog(t, slog.LevelInfo, observe.LoggerConfig{})

@@ -22,7 +22,8 @@ type Metric struct {
 
 	// Label is what distinguishes several values, such as "reason"; empty: there is one.
 	// OpenTelemetry calls it Attribute. Values are those that are shown from the start, and
-	// MaxValues is how many are distinguished if there can be any number: see [NewTable].
+	// MaxValues is the number that is distinguished if there can be any number: see
+	// [NewTable].
 	Label, Attribute string
 	Values           []string
 	MaxValues        int

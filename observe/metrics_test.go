@@ -9,7 +9,7 @@ import (
 	"github.com/sluice-go/sluice/observe"
 )
 
-// Each metric has a name of its own for both exporters, a unit, a help, a kind, and at most one way
+// Each metric has its own name for both exporters, a unit, a help, a kind, and at most one way
 // to be read; those of Totals have one value for a gate that does everything.
 func TestMetrics(t *testing.T) {
 	learned := sluice.Learned{Pace: 1, Rate: 1, Proven: 1, Refuted: 1, Share: 1, Peers: 1, Concurrency: 1}

@@ -5,7 +5,7 @@ import "sync"
 // other is the name that all names beyond the limit of a Table share.
 const other = "other"
 
-// defaultNames is how many names a Table distinguishes by default.
+// defaultNames is the number of names that a Table distinguishes by default.
 const defaultNames = 100
 
 // A Table holds a T, such as counters, for each name of a gate, up to a number of names.
@@ -19,11 +19,11 @@ type Table[T any] struct {
 	byName sync.Map // of T
 
 	mu    sync.Mutex
-	left  int // how many more names fit
+	left  int // the number of further names that fit
 	other func() T
 }
 
-// NewTable returns a Table for up to max names besides "other"; 0 means 100. It calls newT
+// NewTable returns a Table for up to max names in addition to "other"; 0 means 100. It calls newT
 // once for each name, at its first use. It panics if max < 0 or newT is nil.
 func NewTable[T any](max int, newT func(name string) T) *Table[T] {
 	switch {

@@ -93,7 +93,7 @@ func TestTable_Stress(t *testing.T) {
 	}
 }
 
-// Several come for a name at once that is new: it is made for the first of them.
+// Several come at the same time for a name that is new: it is made for the first of them.
 func TestTable_MakesOnce(t *testing.T) {
 	for range 200 {
 		var made atomic.Int64

@@ -25,8 +25,8 @@ type Totals struct {
 	RetryTokens int64
 
 	// Learned is what they have learned of the limit of each unit, sluice.Calls if they
-	// know of no other; Learning is how many of them have learned something, and Blocked
-	// those of them whose server grants nothing.
+	// know of no other; Learning is the number of those that have learned something, and Blocked
+	// those of them whose server accepts nothing.
 	Learning, Blocked int
 	Learned           map[sluice.Unit]*LearnedTotals
 }
@@ -43,7 +43,7 @@ type LearnedTotals struct {
 }
 
 // Sum adds up gates that have the same label, such as the name under which a [Table] counts
-// them. Totals.LimitedBy has, for each cause, how many gates have callers that wait for it.
+// them. Totals.LimitedBy has, for each cause, the number of gates with callers that wait for it.
 func Sum(gates iter.Seq[sluice.Stats], label func(name string) string) map[string]*Totals {
 	sums := make(map[string]*Totals)
 	now := time.Now()

@@ -10,7 +10,7 @@ import (
 	"github.com/sluice-go/sluice/pacer"
 )
 
-// Three calls, one each 2 ms: the third leaves 4 ms after the first.
+// Three calls, one every 2 ms: the third leaves 4 ms after the first.
 func Example() {
 	p := limits.Must(pacer.New(limits.Rate{Count: 500, Per: time.Second}, pacer.Config{}))
 	ctx := context.Background()

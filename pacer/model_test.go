@@ -14,7 +14,7 @@ import (
 )
 
 // A model is a pacer that is slow and obvious: exact fractions, a slice for
-// the queue, everything computed anew at each question. It knows nothing of
+// the queue, everything computed again at each question. It knows nothing of
 // goroutines and timers. FuzzPacer compares its answers with the real ones.
 type model struct {
 	now     time.Duration
@@ -79,7 +79,7 @@ func (m *model) lifted() *big.Rat {
 	return m.tat
 }
 
-// slot is when a call leaves that has ahead before it.
+// slot is when a call starts that has ahead before it.
 func (m *model) slot(ahead int64) time.Duration {
 	return max(m.changed, floor(plus(m.lifted(), m.times(ahead)))-m.tau())
 }
@@ -117,7 +117,7 @@ func (m *model) ahead(e *entry) (sum int64) {
 	return sum
 }
 
-// hopeless fails e if it cannot leave in time.
+// hopeless fails e if it cannot start in time.
 func (m *model) hopeless(e *entry) bool {
 	slot := m.slot(m.ahead(e))
 	if slot <= m.now || (e.maxAt == 0 || slot <= e.maxAt) && (e.ctxAt == 0 || slot < e.ctxAt) {
@@ -197,7 +197,7 @@ var (
 )
 
 // FuzzPacer runs a random history against a pacer and its model in a bubble
-// and compares, after every step: who has left and at which instant, who
+// and compares, after every step: who has left and at which time, who
 // failed, with what and how long it would have had to wait, how many wait, and
 // what every reservation forecasts.
 func FuzzPacer(f *testing.F) {

@@ -9,9 +9,9 @@
 //		go job()
 //	}
 //
-// A pacer delays. It refuses a call only if the wait cannot end in time or the queue
-// is full ([Config].MaxWaiting). For a yes or no at once use package leaky. A pacer
-// does not notice when a call is done: to cap how many are in flight use package
+// A pacer delays. It rejects a call only if the wait cannot end in time or the queue
+// is full ([Config].MaxWaiting). For an immediate yes or no use package leaky. A pacer
+// does not notice when a call is done: to cap the number in flight use package
 // semaphore, and for both a gate of package sluice.
 //
 // # Coming from Guava's RateLimiter
@@ -27,7 +27,7 @@
 //	getRate()                      Interval()
 //	–                              Reserve, Cancel, PauseUntil, Resume, Waiting; contexts
 //
-// In both a call leaves at its slot, and its cost delays the next one. The
+// In both a call starts at its slot, and its cost delays the next one. The
 // tests of internal/schedule replay 8,186 recorded operations of Guava 31.1, to the
 // microsecond.
 //
@@ -53,16 +53,16 @@ import (
 //
 // Most programs need only [Pacer.Wait]. [Pacer.TryAcquire] never waits,
 // [Pacer.AcquireWithin] waits for a bounded time, and [Pacer.Reserve] claims a
-// slot to be waited for, or given back, later.
+// slot to be waited for, or returned, later.
 //
 // A call of cost n leaves at its slot like any other, and the next slot comes n
 // intervals later: the cost is paid afterwards, so an idle pacer never delays a
-// costly call. n = 0 consumes nothing and is granted at once. n has no upper bound;
-// if a cost moves the next slot beyond 292 years, no later call leaves.
+// costly call. n = 0 consumes nothing and is admitted immediately. n has no upper bound;
+// if a cost moves the next slot beyond 292 years, no later call starts.
 //
-// Calls leave strictly in the order in which they came. Only the first caller holds a
-// timer. A cancelled caller gives its slot back exactly, and the callers behind it
-// move up. A new rate, a pause and its end reach all waiting callers at once.
+// Calls start strictly in the order in which they came. Only the first caller holds a
+// timer. A canceled caller returns its slot exactly, and the callers behind it
+// move up. A new rate, a pause and its end reach all waiting callers immediately.
 //
 // A Pacer is safe for use by multiple goroutines, must be made by [New] and
 // must not be copied. It starts no goroutine and needs no
@@ -75,27 +75,26 @@ type Pacer struct {
 
 // Config configures a [Pacer], in addition to its rate. The zero Config is usual.
 type Config struct {
-	// CatchUp is how much the following calls may make up for when a caller is woken
-	// late, because timers are late or the machine stalls. They come closer together:
-	// a millisecond, or a Grain, is made up for at once, the rest at twice the rate.
-	// Anything beyond CatchUp is forfeit. In any window W at most
-	// B + (W + CatchUp)/T + n − 1 units leave: T is the interval, B the burst, n the
-	// largest cost.
+	// CatchUp is the time that the following calls may catch up when a caller is woken late,
+	// because timers are late or the machine stalls. They come closer together: a millisecond, or a
+	// Grain, is caught up immediately, the rest at twice the rate. Anything beyond CatchUp is
+	// forfeit. In any window W at most B + (W + CatchUp)/T + n − 1 units leave: T is the interval,
+	// B the burst, n the largest cost.
 	//
 	// 0 means 50 ms, which keeps the rate true on machines that stall now and then. If a
 	// server counts strictly in windows of a second, choose 10 ms and a rate that is 1 %
 	// lower. Negative means strict: without a burst no gap is ever shorter than the
 	// interval, and the delivered rate falls short of the configured one by however late
-	// callers are woken. The lateness of a caller itself is never made up for.
+	// callers are woken. The lateness of a caller itself is never caught up.
 	CatchUp time.Duration
 
-	// Grain is how late calls may be woken to save processor time. Those whose slots come
-	// within a grain may leave together at the end of it; no call leaves before its slot,
-	// and the rate stays true. 0 means 1 ms: calls are as even as with Go's timers, and cost
-	// no more. Less than 1 ms, or negative for none, wakes calls exactly: on Linux they
-	// leave within some 50 µs of their slots, which takes half of a processor at
-	// 20,000/s. So does a CatchUp below 2 ms, because lateness would not be made up for.
-	// In a testing/synctest bubble calls leave exactly at their slots, whatever the grain.
+	// Grain is the time by which calls may be woken late to save processor time. Those whose slots
+	// come within a grain may start together at the end of it; no call starts before its slot, and
+	// the rate stays true. 0 means 1 ms: calls are as even as with Go's timers, and cost no more.
+	// Less than 1 ms, or negative for none, wakes calls exactly: on Linux they start within some 50
+	// µs of their slots, which takes half of a processor at 20,000/s. So does a CatchUp below 2 ms,
+	// because lateness would not be caught up. In a testing/synctest bubble calls start exactly
+	// at their slots, whatever the grain.
 	Grain time.Duration
 
 	// WarmUp makes the pacer start slowly, for services that must warm up before
@@ -110,9 +109,9 @@ type Config struct {
 	MaxWaiting int
 }
 
-// New returns a pacer that lets rate.Count calls leave per rate.Per, evenly spaced.
-// {Count: 10, Per: time.Second} is one call each 100 ms, the first of them at once.
-// With a Burst, that many calls may leave together after the pacer was idle. A new
+// New returns a pacer that lets rate.Count calls start per rate.Per, evenly spaced.
+// {Count: 10, Per: time.Second} is one call every 100 ms, the first of them immediately.
+// With a Burst, that many calls may start together after the pacer was idle. A new
 // pacer has no burst saved up, and saves none during a pause.
 //
 // New returns an error unless rate is valid (see [limits.Rate.Check]) and its burst
@@ -141,17 +140,16 @@ func (p *Pacer) Wait(ctx context.Context) error { return p.acquire(ctx, 1, queue
 
 // Acquire blocks until the slot of a call of cost n, behind earlier callers.
 //
-// It returns ctx.Err() if ctx is done, even if that was so before the call. If
-// the slot is not before the deadline of ctx it returns a [*limits.WaitError] at
-// once, and it does so later if a change makes the wait hopeless. It returns
-// [limits.ErrQueueFull] if the queue is full. After an error the pacer is as it would
-// be without the call. It panics if n < 0.
+// It returns ctx.Err() if ctx is done, even if that was so before the call. If the slot is not
+// before the deadline of ctx it returns a [*limits.WaitError] immediately, and it does so later if
+// a change makes the wait hopeless. It returns [limits.ErrQueueFull] if the queue is full. After an
+// error the pacer is as it would be without the call. It panics if n < 0.
 func (p *Pacer) Acquire(ctx context.Context, n int64) error {
 	return p.acquire(ctx, n, queue.Forever)
 }
 
 // AcquireWithin is Acquire, but if the slot is more than longest away it
-// returns a [*limits.WaitError] at once, which says how far: Guava's tryAcquire with
+// returns a [*limits.WaitError] immediately, which reports the distance: Guava's tryAcquire with
 // a timeout. longest ≤ 0 does not block.
 func (p *Pacer) AcquireWithin(ctx context.Context, n int64, longest time.Duration) error {
 	return p.acquire(ctx, n, longest)
@@ -206,11 +204,11 @@ func (p *Pacer) TryAcquire(n int64) bool {
 // SetRate changes the rate and its burst, also for callers that wait already.
 //
 // The new rate also applies to the debt: the next slot is where it would be if the last
-// call had left under the new rate, or now if that has passed. The saved burst stays
+// call had started under the new rate, or now if that has passed. The saved burst stays
 // that many calls, at most the new burst; a larger burst fills from now on.
 //
-// SetRate returns an error and changes nothing if New would return one. How long it takes
-// does not depend on how many callers wait, only on how many of them fail. That is also true
+// SetRate returns an error and changes nothing if New would return one. Its duration does not
+// depend on the number of waiting callers, only on the number of those that fail. That is also true
 // of PauseUntil.
 func (p *Pacer) SetRate(rate limits.Rate) error {
 	err := rate.Check()
@@ -223,11 +221,11 @@ func (p *Pacer) SetRate(rate limits.Rate) error {
 	return nil
 }
 
-// PauseUntil lets no call leave before t, those that wait already included.
-// When the pause is over they leave one interval apart, the first of them at
-// t: no burst is saved meanwhile. Callers that cannot leave before their deadline
+// PauseUntil lets no call start before t, those that wait already included.
+// When the pause has ended they start one interval apart, the first of them at
+// t: no burst is saved meanwhile. Callers that cannot start before their deadline
 // fail with a [*limits.WaitError] now. A pause never becomes shorter: a t before the
-// end of the present one changes nothing. t is converted to monotonic time at
+// end of the current one changes nothing. t is converted to monotonic time at
 // the call, so setting the clock later does not move the end.
 func (p *Pacer) PauseUntil(t time.Time) {
 	p.queue.Change(func(now time.Duration) { p.schedule.PauseUntil(p.queue.Instant(now, t)) })
@@ -241,7 +239,7 @@ func (p *Pacer) Resume() {
 	})
 }
 
-// Interval returns the time between calls at the present rate, rounded down to
+// Interval returns the time between calls at the current rate, rounded down to
 // a nanosecond.
 func (p *Pacer) Interval() time.Duration {
 	p.queue.Lock()
@@ -249,7 +247,7 @@ func (p *Pacer) Interval() time.Duration {
 	return p.schedule.Interval()
 }
 
-// Waiting returns how many callers and reservations wait for their slot.
+// Waiting returns the number of callers and reservations that wait for their slot.
 func (p *Pacer) Waiting() int {
 	p.queue.Lock()
 	defer p.queue.Unlock()

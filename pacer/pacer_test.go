@@ -69,7 +69,7 @@ func TestPacer_Acquire_CostIsPaidAfterwards(t *testing.T) {
 	})
 }
 
-// In golang.org/x/time/rate the caller after 50 cancelled ones waits 5 s
+// In golang.org/x/time/rate the caller after 50 canceled ones waits 5 s
 // (golang/go#56924).
 func TestPacer_Acquire_CancelledCallersLeaveNoHole(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -174,7 +174,7 @@ func TestPacer_AcquireWithin_HopelessWaitsFailAtOnce(t *testing.T) {
 	})
 }
 
-// At its deadline a context is done: a slot at that instant is too late.
+// At its deadline a context is done: a slot at that time is too late.
 func TestPacer_AcquireWithin_SlotExactlyAtTheDeadline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := limits.Must(pacer.New(limits.Rate{Count: 10, Per: time.Second}, pacer.Config{}))

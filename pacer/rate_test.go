@@ -17,7 +17,7 @@ import (
 func TestPacer_Burst(t *testing.T) {
 	for name, c := range map[string]struct {
 		burst int64
-		idle  time.Duration // before 5 callers come at once
+		idle  time.Duration // before 5 callers come together
 		want  []time.Duration
 	}{
 		"new, nothing stored": {3, 0, []time.Duration{0, 100, 200, 300, 400}},
@@ -68,7 +68,7 @@ func TestPacer_ThreePerSecondIsExactAfterTenMillion(t *testing.T) {
 			if got, want := r.Slot().Sub(start), time.Duration(k/3)*time.Second+time.Duration(k%3)*time.Second/3; got != want {
 				t.Fatalf("slot of permit %d at %v, want %v", k, got, want)
 			}
-			if k%1_000_000 == 0 { // used up at its slot, or given back: both exact
+			if k%1_000_000 == 0 { // used up at its slot, or returned: both exact
 				time.Sleep(r.Delay())
 			}
 		}

@@ -10,7 +10,7 @@ import (
 )
 
 // A Reservation is a claim on a slot, without a waiting caller. Until the slot has
-// passed it can be given back, exactly. From then on the slot counts as used, so an
+// passed it can be returned, exactly. From then on the slot is treated as used, so an
 // abandoned reservation stalls no caller.
 //
 // A Reservation is a small value; copies are the same claim. It is safe for use
@@ -28,7 +28,7 @@ const (
 
 // Reserve claims the next slot for a call of cost n, behind earlier callers, and does
 // not block. If Config.MaxWaiting callers and reservations wait already, the
-// reservation is refused: Err returns why. It panics if n < 0.
+// reservation is rejected: Err returns why. It panics if n < 0.
 func (p *Pacer) Reserve(n int64) Reservation {
 	if n == 1 {
 		if now, v := p.pass(); v == schedule.Leave {
@@ -55,10 +55,10 @@ func (r Reservation) Err() error {
 	return nil
 }
 
-// Slot returns when the call may leave, as things stand. It is a forecast:
-// earlier after a caller ahead cancelled, later after a pause or a slower
+// Slot returns when the call may start, as things stand. It is a forecast:
+// earlier after a caller ahead canceled, later after a pause or a slower
 // rate. Only Wait enforces it. It returns the zero time for a reservation that
-// was refused or cancelled, and now for one of cost 0. Slot takes a nanosecond or two
+// was rejected or canceled, and now for one of cost 0. Slot takes a nanosecond or two
 // for each entry between the reservation and the nearer end of the queue. Do not poll
 // it for thousands of reservations.
 func (r Reservation) Slot() time.Time {
@@ -69,7 +69,7 @@ func (r Reservation) Slot() time.Time {
 	return r.pacer.queue.Time(slot)
 }
 
-// Delay returns how long it is until Slot, 0 if it has passed and [limits.Never] if
+// Delay returns the time until Slot, 0 if it has passed and [limits.Never] if
 // there is none.
 func (r Reservation) Delay() time.Duration {
 	slot, now, ok := r.slot()
@@ -92,11 +92,10 @@ func (r Reservation) slot() (slot, now time.Duration, ok bool) {
 	return r.at, r.pacer.queue.Now(), true
 }
 
-// Wait blocks until the slot. It returns nil at once if that has passed, and
-// what [Pacer.Acquire] returns if ctx ends before the slot: then the reservation is
-// cancelled. It returns [limits.ErrCancelled] if it was
-// cancelled and [Reservation.Err] if it was refused. It panics if another
-// goroutine waits for the same reservation.
+// Wait blocks until the slot. It returns nil immediately if that has passed, and what
+// [Pacer.Acquire] returns if ctx ends before the slot: then the reservation is canceled.
+// It returns [limits.ErrCancelled] if it was canceled and [Reservation.Err] if it was
+// rejected. It panics if another goroutine waits for the same reservation.
 func (r Reservation) Wait(ctx context.Context) error {
 	switch {
 	case r.waiter != nil:
@@ -107,10 +106,10 @@ func (r Reservation) Wait(ctx context.Context) error {
 	return r.Err()
 }
 
-// Cancel gives the slot back: callers behind it move up as if it had never been
+// Cancel returns the slot: callers behind it move up as if it had never been
 // claimed, and a goroutine in Wait gets [limits.ErrCancelled]. It returns false and
-// does nothing if the slot has passed, or if the reservation was cancelled before or
-// refused.
+// does nothing if the slot has passed, or if the reservation was canceled before or
+// rejected.
 func (r Reservation) Cancel() bool {
 	if r.waiter == nil {
 		return false

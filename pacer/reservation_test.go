@@ -148,7 +148,7 @@ func TestReservation_Wait_CancelGivesTheSlotBack(t *testing.T) {
 	})
 }
 
-// Only the first of those who wait sets a timer. If it is cancelled the next must,
+// Only the first of those who wait sets a timer. If it is canceled the next must,
 // also behind a reservation for which nobody waits.
 func TestReservation_Cancel_OfTheFirstWakesTheNext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -174,7 +174,7 @@ func TestReservation_Cancel_OfTheFirstWakesTheNext(t *testing.T) {
 	})
 }
 
-// A reservation that was cancelled before anybody waited for it says so, also to
+// A reservation that was canceled before anybody waited for it says so, also to
 // somebody who is not to wait.
 func TestReservation_Wait_AfterCancel(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -31,8 +31,7 @@ func Example() {
 	// Output: [0 1 4 9 16 25 36 49 64 81]
 }
 
-// A call takes as many permits as it costs. A call that can never fit fails at
-// once.
+// A call takes as many permits as it costs. A call that can never fit fails immediately.
 func ExampleWeighted_Acquire() {
 	ctx := context.Background()
 	megabytes := semaphore.NewWeighted(100)
@@ -99,7 +98,7 @@ func ExampleWeighted_AcquireWithin() {
 	// <nil>
 }
 
-// The other side takes fewer calls at once for a while. Calls in flight finish, and
+// The other side takes fewer concurrent calls for a while. Calls in flight finish, and
 // no call follows until there is room.
 func ExampleWeighted_SetLimit() {
 	calls := semaphore.NewWeighted(10)
@@ -118,7 +117,7 @@ func ExampleWeighted_SetLimit() {
 	// semaphore: negative limit -1
 }
 
-// To let no call leave for a moment, take all permits that are free and give them back.
+// To let no call start for a moment, take all permits that are free and give them back.
 func ExampleWeighted_Drain() {
 	calls := semaphore.NewWeighted(10)
 	calls.TryAcquire(3)

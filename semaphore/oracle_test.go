@@ -106,7 +106,7 @@ func (tr *jucTrace) replay() error {
 	return nil
 }
 
-// replayLine decodes and replays a trace. A panic is a disagreement, too.
+// replayLine decodes and replays a trace. A panic is a disagreement as well.
 func replayLine(t *testing.T, line []byte) (ops int, err error) {
 	t.Helper()
 	var tr jucTrace

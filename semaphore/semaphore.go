@@ -1,8 +1,8 @@
-// Package semaphore caps how many calls are in flight.
+// Package semaphore caps the number of calls in flight.
 //
 // [Weighted] has the methods of golang.org/x/sync/semaphore and passes its tests, so
 // usually changing the import path is enough. Two things differ: a request for more
-// than the limit fails at once instead of blocking until its context ends, and a
+// than the limit fails immediately instead of blocking until its context ends, and a
 // request for 0 never waits. In addition it can be resized while in use, reports how
 // full it is, and can wait for a bounded time.
 //
@@ -40,7 +40,7 @@ import (
 )
 
 // Weighted hands out permits, at most its limit at a time. A call of cost n takes n
-// permits and gives them back when it is done.
+// permits and returns them when it is done.
 //
 // Callers are served strictly in the order in which they came. A large request
 // at the front waits until enough permits are free, and nothing behind it
@@ -48,10 +48,10 @@ import (
 // permits for a moment; the alternative starves the large request for as long
 // as small ones keep coming.
 //
-// A call for one permit whose context cannot be cancelled has come when its goroutine sleeps,
+// A call for one permit whose context cannot be canceled has come when its goroutine sleeps,
 // which is a moment later than Waiting counts it. All others have come when they are counted.
 //
-// A cancelled call loses its place and nothing else. If its context ends while the
+// A canceled call loses its place and nothing else. If its context ends while the
 // permits are being handed over, they go to the next caller.
 //
 // A Weighted is safe for use by multiple goroutines, must be made by
@@ -91,7 +91,7 @@ func NewWeighted(limit int64) *Weighted {
 // never blocks.
 //
 // It returns ctx.Err() if ctx is done, even if that happened before the call
-// and permits are free, and [limits.ErrTooLarge] at once if n is more than the limit
+// and permits are free, and [limits.ErrTooLarge] immediately if n is more than the limit
 // or, later, if the limit falls below n. After an error the semaphore is as it
 // would be without the call. It panics if n < 0.
 func (s *Weighted) Acquire(ctx context.Context, n int64) error {
@@ -143,7 +143,7 @@ func (s *Weighted) Acquire(ctx context.Context, n int64) error {
 }
 
 // AcquireWithin is Acquire, but waits no longer than longest and then returns
-// [limits.ErrTimeout]. A semaphore cannot know how long its permits stay out, so it
+// [limits.ErrTimeout]. A semaphore cannot know the time for which its permits stay out, so it
 // does wait that long. longest ≤ 0 does not block.
 func (s *Weighted) AcquireWithin(ctx context.Context, n int64, longest time.Duration) error {
 	if n <= 0 || longest == queue.Forever {
@@ -163,7 +163,7 @@ func (s *Weighted) AcquireWithin(ctx context.Context, n int64, longest time.Dura
 }
 
 // keep is called with n permits. As in x/sync, a context that has ended since
-// they were granted counts, and they go to the next.
+// they were admitted counts, and they go to the next.
 func (s *Weighted) keep(ctx context.Context, n int64) error {
 	err := ctx.Err()
 	if err != nil {
@@ -173,7 +173,7 @@ func (s *Weighted) keep(ctx context.Context, n int64) error {
 }
 
 // giveBack undoes a grant. Unlike a caller of Release it cannot know that
-// Drain has forgotten some of its permits meanwhile; then there are fewer.
+// Drain has written off some of its permits meanwhile; then there are fewer.
 func (s *Weighted) giveBack(n int64) {
 	s.queue.Lock()
 	defer s.queue.Unlock()
@@ -203,10 +203,9 @@ func (s *Weighted) TryAcquire(n int64) bool {
 	return ok
 }
 
-// Release gives n permits back and serves waiting callers. n may be any part or
+// Release releases n permits and serves waiting callers. n may be any part or
 // sum of what was acquired: a Weighted does not record which caller holds what.
-// It panics if n < 0 or if n is more than is in flight; nothing is then given
-// back.
+// It panics if n < 0 or if n is more than is in flight; nothing is then returned.
 func (s *Weighted) Release(n int64) {
 	if n > 0 {
 		st := s.stock.Load()
@@ -235,7 +234,7 @@ func (s *Weighted) Release(n int64) {
 	s.queue.Unlock()
 }
 
-// SetLimit changes the number of permits and applies it at once to waiting
+// SetLimit changes the number of permits and applies it immediately to waiting
 // callers. If it is higher, they are served. If it is lower, those that want more
 // than the limit fail with [limits.ErrTooLarge]. Permits that are out stay valid, and
 // no caller is served until enough of them are released. It returns an error and
@@ -252,12 +251,11 @@ func (s *Weighted) SetLimit(limit int64) error {
 	return nil
 }
 
-// Drain takes all permits that are available, leaves 0 available, and returns
-// how many it took. They are in flight and to be released like any others.
+// Drain takes all permits that are available, leaves 0 available, and returns the number that it
+// took. They are in flight and to be released like any others.
 //
-// If the limit was lowered below what is in flight by k, Drain returns −k and
-// forgets k permits: release k fewer than you hold. This is what
-// java.util.concurrent.Semaphore.drainPermits does.
+// If the limit was lowered below what is in flight by k, Drain returns −k and writes off k permits:
+// release k fewer than you hold. This is what java.util.concurrent.Semaphore.drainPermits does.
 func (s *Weighted) Drain() int64 {
 	s.queue.Lock()
 	defer s.queue.Unlock()

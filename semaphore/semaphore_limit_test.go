@@ -17,7 +17,7 @@ func TestWeighted_SetLimit_ReachesWaiters(t *testing.T) {
 		limit, held int64
 		waiting     []int64
 		to          int64
-		want        []synclog.Left // all at the instant of the change
+		want        []synclog.Left // all at the time of the change
 		inFlight    int64
 	}{
 		// Higher: the calls at the front that fit now leave.
@@ -228,8 +228,8 @@ func TestWeighted_SetLimit_AfterCancel(t *testing.T) {
 }
 
 // Drain counts permits that are just being handed to a call, so it may forget
-// them as it may forget any. If the call is cancelled then, and has them to
-// give back, it must not panic for that.
+// them as it may forget any. If the call is canceled then, and has them to
+// return, it must not panic for that.
 func TestWeighted_Drain_BelowZeroThenCancel(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for range 1000 {

@@ -98,7 +98,7 @@ func (m *model) drain() int64 {
 	return got
 }
 
-// sleep lets time pass until the instant until. Calls whose time is up give up one
+// sleep lets time pass until the time until. Calls whose time is up give up one
 // after the other.
 func (m *model) sleep(until time.Duration) {
 	for {
@@ -143,7 +143,7 @@ type step struct {
 type verb byte
 
 const (
-	doAcquire  verb = iota // amount; with a context that can be cancelled
+	doAcquire  verb = iota // amount; with a context that can be canceled
 	doWithin               // long(for how long, amount)
 	doDeadline             // long(until the context ends, amount)
 	doTry                  // amount
@@ -167,8 +167,8 @@ func (s step) canHurry() bool {
 }
 
 // canFollowAtOnce reports whether the outcome of s is certain after a step after
-// which no goroutine has run. That of a release is, whichever calls were cancelled or
-// granted before. That of a cancel is not: the call may have noticed a grant already,
+// which no goroutine has run. That of a release is, whichever calls were canceled or
+// admitted before. That of a cancel is not: the call may have noticed a grant already,
 // and another cancel may or may not have let it through.
 func (s step) canFollowAtOnce() bool { return s.verb == doRelease && s.arg&excess == 0 }
 
@@ -231,7 +231,7 @@ type replay struct {
 	trace strings.Builder // what was done, one line per step
 
 	// certain is how many permits are out, be a cancel already noticed or
-	// not: those behind the cancelled call may have what it blocked, or not.
+	// not: those behind the canceled call may have what it blocked, or not.
 	certain int64
 }
 
@@ -355,7 +355,7 @@ func (r *replay) do(s step) error {
 		}
 		if !panicked {
 			r.m.release(n)
-			r.certain = r.m.out // Release checks itself which calls are cancelled
+			r.certain = r.m.out // Release checks itself which calls are canceled
 		}
 
 	case doSetLimit:
@@ -396,7 +396,7 @@ func (r *replay) do(s step) error {
 	return nil
 }
 
-// arrive makes a call in a goroutine of its own.
+// arrive makes a call in its own goroutine.
 func (r *replay) arrive(want modelCall, ctxErr error, cancel context.CancelFunc, f func() error) {
 	fmt.Fprintf(&r.trace, " by call #%d\n", len(r.calls))
 	c := &replayCall{want: want, cancel: cancel}
@@ -414,9 +414,9 @@ func (r *replay) cancel(i int) {
 	r.m.giveUp(&r.calls[i].want, context.Canceled)
 }
 
-// unshared returns d or a few nanoseconds more, so that no other call gives up at the
-// instant d from now. Of two that do, either may be first, and it matters: if the head
-// is, the second may be let through.
+// unshared returns d or a few nanoseconds more, so that no other call gives up at the time d from
+// now. Of two that do, either may be first, and it matters: if the head is, the second may be let
+// through.
 func (r *replay) unshared(d time.Duration) time.Duration {
 	if d <= 0 || d == forever {
 		return d // does not wait, never gives up
@@ -593,7 +593,7 @@ func TestWeighted_ModelCanDisagree(t *testing.T) {
 					return
 				}
 				caught++
-				// Some are so wrong that cancelling does not end their waits.
+				// Some are so wrong that canceling does not end their waits.
 				for synctest.Wait(); w.Waiting() > 0; synctest.Wait() {
 					if err := w.SetLimit(0); err != nil {
 						t.Error(err)

@@ -227,7 +227,7 @@ func TestWeighted_Acquire_MoreThanTheLimitFailsAtOnce(t *testing.T) {
 	}
 }
 
-// n = 0 is granted at once, whatever else is the case.
+// n = 0 is admitted immediately, whatever else is the case.
 func TestWeighted_Acquire_ZeroIsGrantedAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		empty := semaphore.NewWeighted(0)
@@ -413,8 +413,8 @@ func TestWeighted_Release_SynchronizesBeforeAcquire(t *testing.T) {
 	}
 }
 
-// All methods at once, on the real scheduler, for the race detector. What a crowd
-// that is cancelled does to the permits is tested by TestStressSemaphore of package
+// All methods concurrently, on the real scheduler, for the race detector. What a crowd
+// that is canceled does to the permits is tested by TestStressSemaphore of package
 // sluice.
 func TestWeighted_Stress(t *testing.T) {
 	const limit, rounds = 4, 500

@@ -110,8 +110,8 @@ func TestWeighted_AcquireWithin_PermitOnTheLastNanosecond(t *testing.T) {
 	})
 }
 
-// A permit that comes at the very instant at which the wait is over may be in
-// time or too late: timers of one instant go off in any order, in a bubble as
+// A permit that comes at the very time at which the wait has ended may be in
+// time or too late: timers of one time go off in any order, in a bubble as
 // outside. It is one of the two: got and held, or not got and free.
 func TestWeighted_AcquireWithin_PermitExactlyAtTheEnd(t *testing.T) {
 	outcomes := map[error]int{}
@@ -162,7 +162,7 @@ func TestWeighted_AcquireWithin_TimedOutHeadLetsTheNextThrough(t *testing.T) {
 	})
 }
 
-// Each bound on the wait has an error of its own, and the earlier one counts.
+// Each bound on the wait has its own error, and the earlier one counts.
 func TestWeighted_AcquireWithin_EarlierBoundCounts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, l := held(t, 1, 1), synclog.New()
@@ -235,7 +235,7 @@ func TestWeighted_Acquire_CancelLosesThePlaceOnly(t *testing.T) {
 		{"two at the head", []int64{4, 3, 2}, []int{0, 1}, []synclog.Left{synclog.Failed(0, ms, gone), synclog.Failed(1, ms, gone), synclog.At(2, ms)}},
 		{"two at the head, the second first", []int64{4, 3, 2}, []int{1, 0}, []synclog.Left{synclog.Failed(0, ms, gone), synclog.Failed(1, ms, gone), synclog.At(2, ms)}},
 		{"the only one", []int64{3}, []int{0}, []synclog.Left{synclog.Failed(0, ms, gone)}},
-		{"all", []int64{3, 1, 4}, []int{0, 1, 2}, []synclog.Left{synclog.Failed(0, ms, gone), synclog.At(1, ms), synclog.Failed(2, ms, gone)}}, // 1 went before it was cancelled
+		{"all", []int64{3, 1, 4}, []int{0, 1, 2}, []synclog.Left{synclog.Failed(0, ms, gone), synclog.At(1, ms), synclog.Failed(2, ms, gone)}}, // 1 went before it was canceled
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -257,7 +257,7 @@ func TestWeighted_Acquire_CancelLosesThePlaceOnly(t *testing.T) {
 				for _, cancel := range cancel {
 					cancel(nil)
 				}
-				// Calls that wait until the end are cancelled at 2 ms, too.
+				// Calls that wait until the end are canceled at 2 ms as well.
 				for i := range c.waiting {
 					if !slices.ContainsFunc(c.want, func(d synclog.Left) bool { return d.Caller == i }) {
 						c.want = append(c.want, synclog.Failed(i, 2*ms, gone))
@@ -298,7 +298,7 @@ func TestWeighted_Acquire_CancelThenRelease(t *testing.T) {
 	})
 }
 
-// The context ends when the permits are granted, and nearly always before the goroutine
+// The context ends when the permits are admitted, and nearly always before the goroutine
 // notices: then they go to the next call. If it has noticed, it keeps them.
 func TestWeighted_Acquire_ReleaseThenCancel(t *testing.T) {
 	const rounds = 1000
@@ -330,7 +330,7 @@ func TestWeighted_Acquire_ReleaseThenCancel(t *testing.T) {
 	}
 }
 
-// A cancelled head does not block newcomers either, although its goroutine has not left
+// A canceled head does not block newcomers either, although its goroutine has not left
 // the queue yet.
 func TestWeighted_Acquire_CancelledHeadDoesNotBlockNewcomers(t *testing.T) {
 	for name, come := range map[string]func(s *semaphore.Weighted) bool{

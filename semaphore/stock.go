@@ -10,12 +10,11 @@ import (
 
 // # How are permits taken without the lock?
 //
-// While no caller waits, the permits that are free are a number, and taking or giving
-// back some is one compare-and-swap of it. While only callers wait that want 1 and
-// cannot be cancelled, a crowd (see package queue), the number is negative: how many of
-// them sleep. To give one permit back is then to count and to wake one of them. While
-// others wait, or the queue's lock is held, the number is closed, and callers take the
-// lock:
+// While no caller waits, the permits that are free are a number, and taking or returning some is
+// one compare-and-swap of it. While only callers wait that want 1 and cannot be canceled, a crowd
+// (see package queue), the number is negative: the number of those that sleep. To release one permit is
+// then to count and to wake one of them. While others wait, or the queue's lock is held, the number
+// is closed, and callers take the lock:
 //
 //	free ≥ 0         open: no caller waits; limit − free permits are in flight
 //	free < 0         open: all are in flight, and −free callers sleep in the crowd
@@ -28,7 +27,7 @@ import (
 // the crowd wakes one, whatever happens to the number meanwhile.
 //
 // A limit is fixed for the life of a stock. A new limit makes a new one and
-// leaves the old closed for good: with a limit beside the number, a Release
+// leaves the old closed for good: with a limit next to the number, a Release
 // that had read the old limit could find, after a change and other calls, the
 // same number again, and count permits that do not exist.
 type stock struct {
@@ -62,7 +61,7 @@ const (
 func (s *stock) take(n int64) verdict {
 	free := s.free.Load()
 	switch {
-	case free < n: // isClosed, too: one comparison for a call that need not wait
+	case free < n: // isClosed as well: one comparison for a call that need not wait
 		return unavailable(free)
 	case s.free.CompareAndSwap(free, free-n):
 		return done
@@ -77,7 +76,7 @@ func unavailable(free int64) verdict {
 	return refused
 }
 
-// giveBack gives back n of those that are in flight.
+// giveBack returns n of those that are in flight.
 func (s *stock) giveBack(n int64) verdict {
 	free := s.free.Load()
 	switch {
@@ -91,7 +90,7 @@ func (s *stock) giveBack(n int64) verdict {
 	return lost
 }
 
-// join counts a caller that wants 1 into the crowd. It is refused if there is none.
+// join counts a caller that wants 1 into the crowd. It is rejected if there is none.
 func (s *stock) join(int64) verdict {
 	free := s.free.Load()
 	switch {
@@ -106,7 +105,7 @@ func (s *stock) join(int64) verdict {
 }
 
 // handOver is giveBack, even if there is a crowd, of which it wakes as many as get
-// what was given back.
+// what was returned.
 func (s *stock) handOver(n int64, q *queue.Queue) verdict {
 	free := s.free.Load()
 	switch {
@@ -143,7 +142,7 @@ func (r *admitter) Close() (asleep int) {
 // Open implements queue.Latch.
 func (r *admitter) Open(asleep int) bool {
 	free := r.limit - r.inFlight
-	if free < 0 || free > 0 && asleep > 0 { // what is free beside a crowd is about to be handed over
+	if free < 0 || free > 0 && asleep > 0 { // what is free next to a crowd is about to be handed over
 		return false
 	}
 	s := r.stock.Load()

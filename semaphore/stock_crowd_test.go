@@ -14,7 +14,7 @@ import (
 	"github.com/sluice-go/sluice/semaphore"
 )
 
-// Calls for 1 that cannot be cancelled sleep together, as a crowd.
+// Calls for 1 that cannot be canceled sleep together, as a crowd.
 
 func TestCrowd_IsServedInOrderOfTheCalls(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -100,7 +100,7 @@ func TestCrowd_FailsWhenTheLimitSinks(t *testing.T) {
 	})
 }
 
-// A call that can be cancelled is not part of a crowd.
+// A call that can be canceled is not part of a crowd.
 func TestCrowd_CancelBehindIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, l := held(t, 1, 1), synclog.New()
@@ -128,7 +128,7 @@ func TestCrowd_InABubbleAndOutside(t *testing.T) {
 				l.Call(caller, func() error { return s.Acquire(bg, 1) })
 			}
 			for range 3 {
-				time.Sleep(time.Hour) // passes at once if all of them are seen to sleep
+				time.Sleep(time.Hour) // passes immediately if all of them are seen to sleep
 				s.Release(1)
 				synctest.Wait()
 			}
@@ -158,7 +158,7 @@ func TestCrowd_InABubbleAndOutside(t *testing.T) {
 	outside()
 }
 
-// Many calls come and go at once, some with a context that can be cancelled, for one
+// Many calls come and go at the same time, some with a context that can be canceled, for one
 // permit and for more, while the limit changes.
 func TestCrowd_Stress(t *testing.T) {
 	s := semaphore.NewWeighted(3)

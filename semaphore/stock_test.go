@@ -26,10 +26,10 @@ func TestStock_AgainRetriesUntilNotLost(t *testing.T) {
 	}
 }
 
-// While there is room for all, no call is refused because another came at the same
+// While there is room for all, no call is rejected because another came at the same
 // time.
 func TestStock_LosingRefusesNoCall(t *testing.T) {
-	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(8)) // more than there are processors, so that they are held up
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(8)) // more than there are processors, so that they are delayed
 	s := NewWeighted(1000)
 	var refused atomic.Int64
 	var workers sync.WaitGroup

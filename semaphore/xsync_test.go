@@ -113,7 +113,7 @@ func TestXSync_SameHistory(t *testing.T) {
 				switch what := random.IntN(8); {
 				case what < 3 && n <= limit:
 					deadline := forever
-					if random.IntN(3) == 0 { // no two at one instant, where either may be first
+					if random.IntN(3) == 0 { // no two at the same time, where either may be first
 						deadline = time.Duration(random.IntN(5))*ms + time.Duration(len(w.calls))
 					}
 					w.acquire(n, deadline)

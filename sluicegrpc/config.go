@@ -27,7 +27,7 @@ type Config struct {
 	// Key returns the name of the gate for a call; a call with the name "" passes
 	// without a gate. nil means one gate for each target. target is in canonical
 	// form, such as "dns:///api.example.com:443"; method is such as
-	// "/package.Service/Method". Key may be called by several goroutines at once.
+	// "/package.Service/Method". Key may be called by several goroutines concurrently.
 	Key func(ctx context.Context, target, method string) string
 
 	// Retry is the policy for retries. Its AttemptTimeout bounds the attempts of unary
@@ -39,7 +39,7 @@ type Config struct {
 
 	// Idempotent, if set, reports whether calls of a method may be sent twice, in
 	// addition to methods whose descriptor has an idempotency_level. It may be called
-	// by several goroutines at once.
+	// by several goroutines concurrently.
 	Idempotent func(method string) bool
 
 	// Cost, if set, returns what a call will take of limits that count more than calls,
@@ -50,7 +50,7 @@ type Config struct {
 	// request is the message that the client sends; a stream with a single message is
 	// opened when that is sent. It is nil for streams with several. Cost is called once
 	// for each call, before the queue; a negative amount fails the call. It must not
-	// change or keep request, and may be called by several goroutines at once.
+	// change or keep request, and may be called by several goroutines concurrently.
 	Cost func(method string, request any) sluice.Costs
 
 	// Usage, if set, reads from each message of a response what the call really took,
@@ -58,7 +58,7 @@ type Config struct {
 	// They settle the call when it ends, even if it was cut short: what it was estimated
 	// to take of these units is corrected, and other units stay as estimated. Negative
 	// amounts and those above 10⁹ are ignored. It must not change or keep message, and
-	// may be called for several calls at once.
+	// may be called for several calls concurrently.
 	Usage func(method string, message any, used sluice.Costs)
 
 	// AlsoRetry are further codes with which idempotent calls are retried, such as

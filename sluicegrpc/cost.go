@@ -91,7 +91,7 @@ func (b *bill) void(c *call) {
 // attack: it would block the limit for good.
 const mostUsed = 1e9
 
-// settle corrects what permit was granted with. Nothing is corrected while nothing is known.
+// settle corrects what permit was admitted with. Nothing is corrected while nothing is known.
 func (b *bill) settle(permit *sluice.Permit) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -116,7 +116,7 @@ type pending struct {
 }
 
 // newPending returns a stream for ctx that opener will open. If ctx ends before, opener is
-// called, too: it calls the OnFinish of the client.
+// called as well: it calls the OnFinish of the client.
 func newPending(ctx context.Context, opener func(request any) (grpc.ClientStream, error)) *pending {
 	p := &pending{ctx: ctx, opener: opener}
 	p.mu.Lock()

@@ -22,7 +22,7 @@ import (
 	"github.com/sluice-go/sluice/sluicegrpc"
 )
 
-// inTokens is inWorld with a gate that has 10 tokens at once, and one more every 6 s. left
+// inTokens is inWorld with a gate that has 10 tokens together, and one more every 6 s. left
 // returns how many there are.
 func inTokens(t *testing.T, cfg sluicegrpc.Config, f func(w *world, left func() int64)) {
 	t.Helper()
@@ -111,7 +111,7 @@ func TestConfig_Cost_OfACall(t *testing.T) {
 	})
 }
 
-// TestConfig_Usage: what a call did not take is given back when it ends, and what it took in
+// TestConfig_Usage: what a call did not take is returned when it ends, and what it took in
 // addition is a debt.
 func TestConfig_Usage(t *testing.T) {
 	cut := func(w *world) error { // after two of three messages

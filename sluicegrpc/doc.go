@@ -1,6 +1,5 @@
-// Package sluicegrpc puts gates in front of a gRPC client. An [Interceptor] paces calls,
-// limits how many are in flight, retries transient failures, and obeys what servers say about
-// retries.
+// Package sluicegrpc puts gates in front of a gRPC client. An [Interceptor] paces calls, limits the
+// number in flight, retries transient failures, and obeys what servers say about retries.
 //
 //	interceptor, err := sluicegrpc.New(sluicegrpc.Config{
 //		Gate: sluice.Config{Concurrency: 8, Rate: sluice.Rate{Count: 10, Per: time.Second}},
@@ -27,20 +26,20 @@
 // connection (grpc.WaitForReady). The permit of a stream is held until the stream ends, see
 // [Interceptor.Stream]. Between two attempts no permit is held.
 //
-// A deadline covers the queue, pauses and all attempts. A call that cannot leave before its
-// deadline fails at once. RetryPolicy.AttemptTimeout bounds each attempt of a unary call; the
+// A deadline covers the queue, pauses and all attempts. A call that cannot start before its
+// deadline fails immediately. RetryPolicy.AttemptTimeout bounds each attempt of a unary call; the
 // server sees the deadline of the attempt. If the client of a stream sends a single message,
 // it bounds the time until the client has received the first message or, by Header, the header;
-// the server sees a stream that is cancelled. Other streams have no AttemptTimeout.
+// the server sees a stream that is canceled. Other streams have no AttemptTimeout.
 //
 // # Costs
 //
-// Config.Cost returns what a call takes of limits that count more than calls, such as LLM
-// tokens; those are in Config.Gate.Limits, with a Unit. A call waits until they are there. When
-// it ends, Config.Usage corrects the estimate by what the response says: the rest is given
-// back, at once and also if a stream was cut short, or becomes debt. An attempt that the server
-// refused, or that was not sent, took nothing. For a single call, sluice.WithCosts does the
-// same as Config.Cost.
+// Config.Cost returns what a call takes of limits that count more than calls, such as LLM tokens;
+// those are in Config.Gate.Limits, with a Unit. A call waits until they are there. When it ends,
+// Config.Usage corrects the estimate by what the response says: the rest is returned, immediately
+// and also if a stream was cut short, or becomes debt. An attempt that the server throttled, or
+// that was not sent, took nothing. For a single call, sluice.WithCosts does the same as
+// Config.Cost.
 //
 //	Cost: func(method string, request any) sluice.Costs {
 //		r, ok := request.(*pb.GenerateRequest)
@@ -91,16 +90,16 @@
 //	AlsoRetry with a time            only this call waits
 //
 // The time is that of a google.rpc.RetryInfo in the details of the status, or of the trailer
-// grpc-retry-pushback-ms; of two times the later counts, and at most a day. 0 means no time. A
+// grpc-retry-pushback-ms; of two times the later applies, and at most a day. 0 means no time. A
 // google.rpc.QuotaFailure becomes part of Stats.PausedWhy. With a Config.Cost, the unit that it
 // names is the one whose limit the gate learns: "input_tokens_per_minute" names input.
 //
 // # Who retries
 //
-// gRPC retries by itself if a service config has a retryPolicy for the method. Then an
+// gRPC retries on its own if a service config has a retryPolicy for the method. Then an
 // Interceptor leaves all retries of the method to gRPC, which makes them on one permit and
 // does not pass the gate again; the gate is still paused by what reaches the client. The
-// Interceptor reads the config that is in force, whether a resolver has sent it or
+// Interceptor reads the current config, whether a resolver has sent it or
 // grpc.WithDefaultServiceConfig has set it. To let the gate pace each attempt, remove the
 // retryPolicy. Limits of this:
 //
@@ -115,7 +114,7 @@
 // # Errors
 //
 // After a failed call the error has the status of the last attempt. It is the error of gRPC
-// itself, or one that also matches a [*sluice.RetryError]. A refusal by the gate has one of
+// itself, or one that also matches a [*sluice.RetryError]. A rejection by the gate has one of
 // these codes, and matches the error of the gate:
 //
 //	DeadlineExceeded    the wait cannot end before the deadline, or it has passed
@@ -126,6 +125,6 @@
 //	Aborted             the permit, lent by a Semaphore, was lost
 //
 // The details of the first two are a QuotaFailure, whose subject is the gate, and a
-// RetryInfo if it is known when to come back. So a server that returns such an error to its
+// RetryInfo if it is known when to retry. So a server that returns such an error to its
 // own client tells it the time.
 package sluicegrpc

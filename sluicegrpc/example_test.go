@@ -19,7 +19,7 @@ import (
 
 // All calls of a connection pass the gate of its target.
 func Example() {
-	dialer, stop := server(2) // stands for the internet, and refuses the second call
+	dialer, stop := server(2) // stands for the internet, and rejects the second call
 	defer stop()
 
 	interceptor, err := sluicegrpc.New(sluicegrpc.Config{
@@ -77,7 +77,7 @@ func ExampleWith() {
 	// OK
 }
 
-// server answers all methods, and refuses the n-th call.
+// server answers all methods, and rejects the n-th call.
 func server(n int) (dialer grpc.DialOption, stop func()) {
 	calls := 0
 	listener := bufconn.Listen(1 << 16)

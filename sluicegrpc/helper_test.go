@@ -238,7 +238,7 @@ func failure(code codes.Code, details ...protoadapt.MessageV1) error {
 	return s.Err()
 }
 
-// after is the detail with which a server asks for a wait.
+// after is the detail with which a server requests a wait.
 func after(d time.Duration) *errdetails.RetryInfo {
 	return &errdetails.RetryInfo{RetryDelay: durationpb.New(d)}
 }

@@ -16,7 +16,7 @@ import (
 // An Interceptor sends the calls of gRPC clients through gates. Its methods Unary and Stream
 // are the interceptors. One Interceptor may serve any number of connections; those to the
 // same target then share a gate. It must be made by [New] and is safe for use by multiple
-// goroutines. It starts goroutines only for permits that a Semaphore lent, and they end with
+// goroutines. It starts goroutines only for permits that a Semaphore leased, and they end with
 // the call. An Interceptor that was made in a testing/synctest bubble belongs to it.
 type Interceptor struct {
 	cfg    Config
@@ -52,12 +52,12 @@ func New(cfg Config) (*Interceptor, error) {
 	return i, err
 }
 
-// Unary is a [grpc.UnaryClientInterceptor]. It makes the call when the gate grants it, and
+// Unary is a [grpc.UnaryClientInterceptor]. It makes the call when the gate admits it, and
 // again if Config allows.
 //
 // The error is that of the last attempt, unchanged if nothing is to be added. If the call is
 // given up although it could be retried, the error has the status of the last attempt and
-// matches a [*sluice.RetryError], which says why and when to come back. If the gate refuses
+// matches a [*sluice.RetryError], which says why and when to retry. If the gate rejects
 // the call, the error matches that of the gate, and its status is one of those in the
 // documentation of the package.
 func (i *Interceptor) Unary(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
@@ -75,11 +75,11 @@ func (i *Interceptor) Unary(ctx context.Context, method string, req, reply any, 
 	return err
 }
 
-// Stream is a [grpc.StreamClientInterceptor]. It opens the stream when the gate grants it.
+// Stream is a [grpc.StreamClientInterceptor]. It opens the stream when the gate admits it.
 // The permit is released when the stream ends: when RecvMsg returns an error, io.EOF or the
 // only response, when SendMsg or Header ends it with an error, when the context is done, or
 // when the connection is closed. As gRPC requires, one of these must happen: a stream that
-// is neither read to its end nor cancelled holds its permit.
+// is neither read to its end nor canceled holds its permit.
 //
 // With Config.Cost, a stream on which the client sends a single message is opened when that
 // is sent; SendMsg then waits for the gate. Until then Context returns ctx.
@@ -132,7 +132,7 @@ func (i *Interceptor) Shutdown(ctx context.Context) error {
 		return true
 	})
 	for _, key := range keys {
-		// The error means that the gate has been forgotten.
+		// The error means that the gate has been evicted.
 		_ = i.gates.Use(key, func(gate *sluice.Gate) error { gate.Close(); return nil })
 	}
 	for _, key := range keys {
@@ -146,7 +146,7 @@ func (i *Interceptor) Shutdown(ctx context.Context) error {
 }
 
 // use calls f with c.gate set to the gate of c.key, which is not forgotten meanwhile. An error
-// without a gate becomes a refusal.
+// without a gate becomes a rejection.
 func (i *Interceptor) use(c *call, f func() error) error {
 	switch err := c.ctx.Err(); {
 	case err != nil:

@@ -27,7 +27,7 @@ import (
 	"github.com/sluice-go/sluice/window"
 )
 
-// tenth is a gate of one call each 100 ms.
+// tenth is a gate of one call every 100 ms.
 var tenth = sluice.Config{Rate: sluice.Rate{Count: 10, Per: time.Second}}
 
 // one is a gate with one call in flight.
@@ -136,7 +136,7 @@ func TestConfig_Key_CanonicalTarget(t *testing.T) {
 	}
 }
 
-// TestUnary_HealthChecksPass: while no call may leave.
+// TestUnary_HealthChecksPass: while no call may start.
 func TestUnary_HealthChecksPass(t *testing.T) {
 	inWorld(t, sluicegrpc.Config{}, func(w *world) {
 		pause(t, w.i, target, time.Hour)
@@ -171,7 +171,7 @@ func pause(t testing.TB, i *sluicegrpc.Interceptor, key string, d time.Duration)
 	}
 }
 
-// TestUnary_RefusalHasAStatus: code, details and error of each refusal.
+// TestUnary_RefusalHasAStatus: code, details and error of each rejection.
 func TestUnary_RefusalHasAStatus(t *testing.T) {
 	full, err := leaky.New(limits.Rate{Count: 1, Per: time.Hour, Burst: 5})
 	if err != nil {
@@ -468,7 +468,7 @@ func TestUnary_WaitForReady(t *testing.T) {
 	})
 }
 
-// TestUnary_UnclearRefusals: a proxy that refuses with 503, which gRPC calls Unavailable, is
+// TestUnary_UnclearRefusals: a proxy that rejects with 503, which gRPC calls Unavailable, is
 // learned although it says no more.
 func TestUnary_UnclearRefusals(t *testing.T) {
 	inWorld(t, sluicegrpc.Config{Idempotent: func(string) bool { return true }}, func(w *world) {
@@ -592,7 +592,7 @@ func TestWith_Merges(t *testing.T) {
 	})
 }
 
-// TestShutdown: calls in flight end, waiting and later ones are refused.
+// TestShutdown: calls in flight end, waiting and later ones are rejected.
 func TestShutdown(t *testing.T) {
 	inWorld(t, sluicegrpc.Config{Gate: one}, func(w *world) {
 		w.unary = func(context.Context, int) error { time.Sleep(time.Second); return nil }
@@ -717,7 +717,7 @@ func TestUnary_LostLease(t *testing.T) {
 	}
 }
 
-// A shop lends permits and loses the first one when told to.
+// A shop leases permits and loses the first one when told to.
 type shop struct {
 	lost chan struct{}
 	n    int

@@ -73,7 +73,7 @@ func (c *call) judge(ctx context.Context, err error, p *probe, committed bool) *
 	case !retryable, large, said.never, committed, c.o.NoRetry, c.retriedBelow(err),
 		!throttled && c.i.cfg.Retry.Retryable != nil && !c.i.cfg.Retry.Retryable(f.err),
 		// The server has not processed a call that was not sent or that it
-		// refused, and knows best whether one may come again.
+		// rejected, and knows best whether one may come again.
 		code != codes.ResourceExhausted && !p.unsent() && !said.again && !c.idempotent():
 		if !throttled && !definite(f.status) {
 			f.marked = sluice.NotBefore(f.marked, time.Now()) // or it would count as a sign that the server is well
@@ -144,7 +144,7 @@ type said struct {
 }
 
 // read reads the details of a status and the pushback in its trailer. If both name a wait,
-// the longer one counts.
+// the longer one applies.
 func read(s *status.Status, trailer metadata.MD) (r said) {
 	for _, detail := range s.Details() {
 		switch d := detail.(type) {

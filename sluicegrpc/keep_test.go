@@ -56,11 +56,11 @@ func (s *sender) send() error {
 
 var sorry = failure(codes.ResourceExhausted, after(time.Minute))
 
-// TestStream_SendsAgainWhatWasSent: the server refuses a stream after some messages. Whoever
+// TestStream_SendsAgainWhatWasSent: the server throttles a stream after some messages. Whoever
 // notices first opens it again, and all messages come once, in order.
 func TestStream_SendsAgainWhatWasSent(t *testing.T) {
 	const messages = 5
-	for _, seen := range []int{0, 2, messages, -1} { // messages, when the server refuses
+	for _, seen := range []int{0, 2, messages, -1} { // messages, when the server throttles
 		for _, idle := range []int{-1, 0, 3, messages} { // messages, after which the client does something else
 			t.Run(fmt.Sprintf("%d, %d", seen, idle), func(t *testing.T) {
 				inWorld(t, sluicegrpc.Config{Gate: one, Retry: seconds}, func(w *world) {
@@ -98,8 +98,8 @@ func TestStream_SendsAgainWhatWasSent(t *testing.T) {
 	}
 }
 
-// TestStream_SendsWhileItIsOpenedAgain: one goroutine sends and another receives, while the
-// server refuses again and again.
+// TestStream_SendsWhileItIsOpenedAgain: one goroutine sends and another receives, while the server
+// throttles again and again.
 func TestStream_SendsWhileItIsOpenedAgain(t *testing.T) {
 	const messages = 100
 	for seed := range uint64(20) {
@@ -168,7 +168,7 @@ func TestStream_ThatIsNotSentAgain(t *testing.T) {
 	}
 	for _, test := range []struct {
 		name    string
-		header  bool // the server sends it before it refuses
+		header  bool // the server sends it before it rejects
 		with    sluicegrpc.Overrides
 		options []grpc.DialOption
 		do      func(from *sender)
@@ -225,7 +225,7 @@ func TestStream_ThatIsNotSentAgain(t *testing.T) {
 // A raw message is not of protobuf, and empty.
 type raw struct{}
 
-// A rawCodec encodes raw messages, too.
+// A rawCodec encodes raw messages as well.
 type rawCodec struct{}
 
 func (rawCodec) Marshal(v any) ([]byte, error) {
@@ -239,7 +239,7 @@ func (rawCodec) Unmarshal(data []byte, v any) error { return proto.Unmarshal(dat
 
 func (rawCodec) Name() string { return "proto" }
 
-// TestStream_OldMessage: a message of the old API of protobuf is sent again, too.
+// TestStream_OldMessage: a message of the old API of protobuf is sent again as well.
 func TestStream_OldMessage(t *testing.T) {
 	inWorld(t, sluicegrpc.Config{Gate: one, Retry: seconds}, func(w *world) {
 		w.in = func(n int, s pb.TestService_StreamingInputCallServer) error {

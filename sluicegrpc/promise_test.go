@@ -67,8 +67,8 @@ var serverWaits = []promise.ServerWait{
 	{Status: int(codes.ResourceExhausted)}, {Status: int(codes.Unavailable)}, {Status: int(codes.Internal), Alone: true},
 }
 
-// overGRPC makes subjects whose calls leave when they arrive at a server in memory. If cost
-// is true, they take tokens besides, of which there are many.
+// overGRPC makes subjects whose calls start when they arrive at a server in memory. If cost
+// is true, they take tokens in addition to, of which there are many.
 func overGRPC(call func(ctx context.Context, client pb.TestServiceClient) error, cost bool) promise.Setup {
 	return func(tb testing.TB, l promise.Limits) *promise.Subject {
 		if l.Policy.MaxServerWait == 0 {

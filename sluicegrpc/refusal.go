@@ -39,7 +39,7 @@ func (c *call) refused(err error) error {
 	return &callError{err, refusal(c.key, err)}
 }
 
-// refusal returns the status for err, with which the gate of key refused a call.
+// refusal returns the status for err, with which the gate of key rejected a call.
 func refusal(key string, err error) *status.Status {
 	s := status.New(codeOf(err), err.Error())
 	if s.Code() == codes.Canceled || s.Code() == codes.Unavailable {
@@ -74,7 +74,7 @@ func codeOf(err error) codes.Code {
 	return codes.Unavailable // a limit over a network
 }
 
-// waitOf returns how long the call would have had to wait, or 0 if that is unknown.
+// waitOf returns the time that the call would have had to wait, or 0 if that is unknown.
 func waitOf(err error) time.Duration {
 	if wait, ok := errors.AsType[*limits.WaitError](err); ok && wait.Need != limits.Never {
 		return wait.Need

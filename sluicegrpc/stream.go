@@ -19,7 +19,7 @@ import (
 // # Who decides whether a stream is opened again?
 //
 // gRPC says how a stream ended by calling OnFinish, from the method that ends it or, if the
-// context is done or the connection closed, from a goroutine of its own. That may be just
+// context is done or the connection closed, from its own goroutine. That may be just
 // when a message of the same stream reaches the client. So there are two decisions, both
 // made under stream.mu, and the first one holds:
 //
@@ -246,7 +246,7 @@ func (t *turn) commit(answered bool) bool {
 	return true
 }
 
-// release gives the permit back and ends the context of the turn.
+// release releases the permit and ends the context of the turn.
 func (t *turn) release() {
 	t.bill.settle(t.permit)
 	t.permit.Release()

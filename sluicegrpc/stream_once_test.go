@@ -140,7 +140,7 @@ func TestStream_MessageBesideTheEnd(t *testing.T) {
 	}
 }
 
-// TestStream_MessagesAtRandomInstants: the same for many streams, some of which are cancelled
+// TestStream_MessagesAtRandomInstants: the same for many streams, some of which are canceled
 // or not read on at the same instants.
 func TestStream_MessagesAtRandomInstants(t *testing.T) {
 	policy := sluice.RetryPolicy{Backoff: sluice.Constant(0), AttemptTimeout: 10}

@@ -174,7 +174,7 @@ func TestStream_HoldsItsPermitToTheEnd(t *testing.T) {
 	}
 }
 
-// TestStream_PanicOfStreamer gives the permit back.
+// TestStream_PanicOfStreamer releases the permit.
 func TestStream_PanicOfStreamer(t *testing.T) {
 	inWorld(t, sluicegrpc.Config{Gate: one}, func(w *world) {
 		defer func() {
@@ -404,7 +404,7 @@ func TestStream_HeaderOfTheNextAttempt(t *testing.T) {
 	}
 }
 
-// TestStream_HeaderWithoutAnotherAttempt: the gate refuses it.
+// TestStream_HeaderWithoutAnotherAttempt: the gate rejects it.
 func TestStream_HeaderWithoutAnotherAttempt(t *testing.T) {
 	inWorld(t, sluicegrpc.Config{Gate: one, Retry: seconds, Idempotent: idempotent}, func(w *world) {
 		w.out = func(int, pb.TestService_StreamingOutputCallServer) error { return failure(codes.Unavailable) }
@@ -483,7 +483,7 @@ func TestStream_SendMsgFails(t *testing.T) {
 	}
 }
 
-// TestStream_SendMsgAndRecvMsgFail at once: the stream is opened again once.
+// TestStream_SendMsgAndRecvMsgFail immediately: the stream is opened again once.
 func TestStream_SendMsgAndRecvMsgFail(t *testing.T) {
 	opened := 0
 	fails := func(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, method string, streamer grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
@@ -523,7 +523,7 @@ type mute struct {
 func (m mute) SendMsg(any) error { return m.err }
 
 // TestStream_EndsWhileItIsOpened: the connection goes before the client has the stream. It
-// is opened again at once, not after the client has sent messages that nothing repeats.
+// is opened again immediately, not after the client has sent messages that nothing repeats.
 func TestStream_EndsWhileItIsOpened(t *testing.T) {
 	opened := 0
 	ends := func(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, method string, streamer grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
@@ -722,7 +722,7 @@ func TestStream_AttemptTimeout(t *testing.T) {
 
 // TestStream_AttemptTimeout_None: where it does not apply, or no longer. The client has seen
 // the header, may send several messages, or has overridden it; and the server may return the
-// code by itself.
+// code on its own.
 func TestStream_AttemptTimeout_None(t *testing.T) {
 	policy := seconds
 	policy.AttemptTimeout = 2 * time.Second

@@ -156,7 +156,7 @@ func stress(t *testing.T, cfg sluicegrpc.Config) {
 		})
 	}
 	wg.Wait()
-	if err := w.i.Shutdown(t.Context()); err != nil { // waits for what the cancelled streams hold
+	if err := w.i.Shutdown(t.Context()); err != nil { // waits for what the canceled streams hold
 		t.Error(err)
 	}
 	if n := w.stats().InFlight; n != 0 || most.Load() > 4 {

@@ -11,7 +11,7 @@ import (
 // it.
 type correction struct {
 	spot
-	delta int64         // units; negative: given back
+	delta int64         // units; negative: returned
 	age   time.Duration // since the call was admitted
 	end   int64         // what the state returned for the call, or 0
 
@@ -21,8 +21,8 @@ type correction struct {
 }
 
 // adjust makes corrections of limits of one tag in one script: all, but for those
-// that cannot be, or none. It counts what was given back and what was not. What is
-// given back must not be lost because its caller gave up: that ctx is done does
+// that cannot be, or none. It counts what was returned and what was not. What is
+// returned must not be lost because its caller gave up: that ctx is done does
 // not matter.
 func (s *Store) adjust(ctx context.Context, all []correction) {
 	name, kind := s.unique(), kinds.Kind(0)
@@ -83,7 +83,7 @@ func (c *correction) made(s *Store, added int64) {
 	s.stats.stranded.Add(uint64(-c.delta) - back)
 }
 
-// strand counts units that were too late to be given back.
+// strand counts units that were too late to be returned.
 func (s *Store) strand(units int64) error {
 	s.stats.stranded.Add(uint64(units))
 	return ErrStranded

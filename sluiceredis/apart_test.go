@@ -15,7 +15,7 @@ import (
 const us = time.Microsecond
 
 // apart returns a set of a bucket, a log, a window and a pacer, of 5, 3, 4 and one
-// each second.
+// every second.
 func apart(t *testing.T, s *Store) (set *joint, bucket *limiter, log *limiter, window *limiter, pace *Pacer) {
 	t.Helper()
 	bucket = newLeaky(t, s, "apart/bucket", limits.Rate{Burst: 5, Count: 1, Per: time.Hour}).on("")
@@ -47,13 +47,13 @@ func TestSetsWithoutAServer(t *testing.T) {
 			t.Fatalf("%+v, %v", d, err)
 		}
 		left(4, 2, 3)
-		// The pacer refuses, and the others give back.
+		// The pacer rejects, and the others return.
 		if d, err := set.all(bg, 1); err != nil || d.allowed() || d.by != 3 || d.retryAfter() != sec || d.results()[0].Remaining != 4 || d.results()[1].Remaining != 2 {
 			t.Errorf("%+v, %v", d, err)
 		}
 		left(4, 2, 3)
 		time.Sleep(sec)
-		// The log refuses, and the slot is given back.
+		// The log rejects, and the slot is returned.
 		if d, err := set.take(bg, 1, 3, 1, 1); err != nil || d.allowed() || d.by != 1 {
 			t.Errorf("%+v, %v", d, err)
 		}
@@ -78,7 +78,7 @@ func TestSetsWithoutAServer(t *testing.T) {
 	})
 }
 
-// While the server is away each limit of a set follows its own policy.
+// While the server is unavailable each limit of a set follows its own policy.
 func TestSetsWhileTheServerIsAway(t *testing.T) {
 	for _, p := range []OutagePolicy{FailClosed, FailOpen, LocalShare} {
 		t.Run(p.String(), func(t *testing.T) {
@@ -111,7 +111,7 @@ func TestSetsWhileTheServerIsAway(t *testing.T) {
 				if want := map[OutagePolicy]int{FailClosed: 0, FailOpen: 10, LocalShare: 2}[p]; granted != want {
 					t.Errorf("%d granted, want %d", granted, want)
 				}
-				if p == LocalShare { // what the log refused the bucket has again
+				if p == LocalShare { // what the log rejected the bucket has again
 					if res, err := s.take(bg, bucket.at(), 1); err != nil || !res.Allowed() {
 						t.Errorf("%+v, %v", res, err)
 					}
@@ -125,7 +125,7 @@ func TestSetsWhileTheServerIsAway(t *testing.T) {
 }
 
 // A call of a set that the server did not answer is decided by the policies of its
-// limits when its time is over, and nothing is sent again. If one of them refuses the
+// limits when its time has ended, and nothing is sent again. If one of them rejects the
 // others have back what they gave.
 func TestASetAsksASilentServerOnce(t *testing.T) {
 	for _, v := range []struct {
@@ -160,7 +160,7 @@ func TestASetAsksASilentServerOnce(t *testing.T) {
 	}
 }
 
-// A set is strict, too: what a server may have lost is granted by none of its
+// A set is strict as well: what a server may have lost is admitted by none of its
 // limits.
 func TestSetsAfterALoss(t *testing.T) {
 	b := onRedis(t)
@@ -220,7 +220,7 @@ func TestResumeWithoutAServer(t *testing.T) {
 				t.Errorf("left after %v, want %v", got, want)
 			}
 		}
-		// A slot beyond the mark can be given back also when the mark has passed.
+		// A slot beyond the mark can be returned also when the mark has passed.
 		if _, err := p.Reserve(bg, 900, time.Hour); err != nil {
 			t.Fatal(err)
 		}
@@ -248,7 +248,7 @@ func (c *cable) Run(ctx context.Context, s *Script, keys, args []string) ([]int6
 	return c.Client.Run(ctx, s, keys, args)
 }
 
-// What the server grants to a set is in the shares of its limits, and so is what
+// What the server accepts to a set is in the shares of its limits, and so is what
 // others have used; what the shares grant to a set the server is told.
 func TestSharesOfASet(t *testing.T) {
 	onBackends(t, func(t *testing.T, b *backend) {
@@ -317,7 +317,7 @@ func TestSharesOfASet(t *testing.T) {
 	})
 }
 
-// Of more instances than there are intervals in the horizon each has a slot of its own
+// Of more instances than there are intervals in the horizon each has its own slot
 // all the same, and no more than that.
 func TestAShareOfASetBeyondTheHorizon(t *testing.T) {
 	for _, m := range []int{60, 61, 1000} {
@@ -347,7 +347,7 @@ func TestAShareOfASetBeyondTheHorizon(t *testing.T) {
 	}
 }
 
-// Slots of a share that a set was given are not given back, and that is counted.
+// Slots of a share that a set was given are not returned, and that is counted.
 func TestSlotsOfAShareOfASetAreStranded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, l := newRemote().newStore(t, Config{OnOutage: LocalShare, Instances: 2})

@@ -8,28 +8,28 @@ import (
 )
 
 // An OutagePolicy decides calls while the server does not answer. It does not apply
-// to a [Semaphore], which then lends nothing. The zero OutagePolicy of a limit is that of
+// to a [Semaphore], which then leases nothing. The zero OutagePolicy of a limit is that of
 // its store.
 type OutagePolicy int
 
 const (
-	// FailClosed refuses all calls with [ErrOutage].
+	// FailClosed rejects all calls with [ErrOutage].
 	FailClosed OutagePolicy = 1 + iota
 
 	// FailOpen allows all calls that the limit could ever allow. They are not
-	// counted, and no pause of a pacer holds them up.
+	// counted, and no pause of a pacer delays them.
 	FailOpen
 
 	// LocalShare decides in this process, by the limit divided by the number of
 	// live instances, rounded down: see [Config.Instances]. If the limit is
-	// smaller than that number there is no share, and calls are refused as by
-	// FailClosed. A pacer can always be shared: each instance lets one call leave per
+	// smaller than that number there is no share, and calls are rejected as by
+	// FailClosed. A pacer can always be shared: each instance lets one call start per
 	// interval × instances. Results are those of the share. If n is more than the
-	// share, RetryAfter is how long it takes until the server may be back.
+	// share, RetryAfter is the time until the server may be back.
 	//
 	// While the server replies, a share is kept as full as if it had made the
 	// decisions for this process itself, and never less full than the limit. What a
-	// share allows is reported to the server, as far as it still counts, with the
+	// share allows is reported to the server, as far as it still applies, with the
 	// next script for the key after the outage.
 	LocalShare
 )
@@ -70,19 +70,19 @@ func (s *Store) honor(p OutagePolicy) OutagePolicy {
 	return p
 }
 
-// ErrOutage reports a call that was refused because the server did not answer. If the
+// ErrOutage reports a call that was rejected because the server did not answer. If the
 // script was sent, the error also matches the one that came back: [ErrAmbiguous] or a
 // [*ServerError], for example.
 var ErrOutage = errors.New("sluiceredis: the server is away")
 
-// An outageError reports a call that was refused during an outage.
+// An outageError reports a call that was rejected during an outage.
 type outageError struct {
 	server string        // which of several, if the client tells; see [Topology]
 	sent   bool          // this call was sent, or an attempt was made
-	since  time.Duration // how long the server has been away; 0 if it was asked
+	since  time.Duration // the time since the server became unavailable; 0 if it was asked
 	retry  time.Duration // when it is worth asking again
 	cause  error         // the last failure
-	why    string        // what else led to the refusal; or ""
+	why    string        // what else led to the rejection; or ""
 }
 
 // Error returns in one line what was decided and why.
@@ -121,9 +121,9 @@ func (e *outageError) because(format string, args ...any) *outageError {
 
 // # How is a call decided?
 //
-// run sends it, or returns an outageError if the server is away, or does not answer now.
+// run sends it, or returns an outageError if the server is unavailable, or does not answer now.
 // Then the policy decides in this process, and the caller gets a result unless the policy
-// refuses or its context is done. A call of unknown outcome may so be counted twice, here
+// rejects or its context is done. A call of unknown outcome may so be counted twice, here
 // and on the server: fewer calls, never more.
 
 // isAway reports whether a call for key would not be sent, or would be a probe.

@@ -43,7 +43,7 @@ func until(t *testing.T, what string, ok func() bool) {
 
 // However a server is lost, no call outlasts its deadline, the store finds out,
 // callers get their share, nobody waits meanwhile, and when it is back it decides.
-// Everybody together is granted what the limit and the shares allow.
+// Everybody together is admitted what the limit and the shares allow.
 func TestServerThatIsLost(t *testing.T) {
 	for name, v := range map[string]struct {
 		breaks, mends func(*redistest.Server, *redistest.Proxy)
@@ -171,7 +171,7 @@ func TestServerThatIsLost(t *testing.T) {
 	}
 }
 
-// Of several instances some are cut off for good: all together are granted no more
+// Of several instances some are cut off for good: all together are admitted no more
 // than the limit and the shares of those.
 func TestInstancesCutOff(t *testing.T) {
 	const instances, capacity = 4, 400
@@ -285,7 +285,7 @@ func TestMasterThatIsLost(t *testing.T) {
 	until(t, "all is well", func() bool { return s.breaker.Mode() == outage.Asking })
 }
 
-// A lease that could not be given back while the server was away is given back when
+// A lease that could not be returned while the server was unavailable is returned when
 // it is there again.
 func TestLeaseGivenBackLater(t *testing.T) {
 	t.Parallel()

@@ -29,7 +29,7 @@ func sixes(t *testing.T, s *Store, p OutagePolicy) map[string]func(n int64) (lim
 	}
 }
 
-// grants returns how many of count calls for 1 are granted.
+// grants returns how many of count calls for 1 are admitted.
 func grants(take func(n int64) (limits.Result, error), count int) (granted int, err error) {
 	for range count {
 		res, e := take(1)
@@ -89,7 +89,7 @@ func TestPolicies(t *testing.T) {
 					time.Sleep(sec)
 					want := 4
 					if p == LocalShare {
-						want = 3 // one was granted here, and the server told
+						want = 3 // one was admitted here, and the server told
 					}
 					if got, err := grants(take, 20); got != want || err != nil {
 						t.Errorf("%s: the server is back: %d granted, want %d, %v", kind, got, want, err)
@@ -108,7 +108,7 @@ func TestPolicies(t *testing.T) {
 	}
 }
 
-// A tired is a context that is over when somebody has asked it often.
+// A tired is a context that has ended when somebody has asked it often.
 type tired struct {
 	context.Context
 	asked int
@@ -121,7 +121,7 @@ func (c *tired) Err() error {
 	return nil
 }
 
-// By FailOpen calls leave at once and once, also in a pause that the server told
+// By FailOpen calls start immediately, once, also in a pause that the server told
 // of, or behind the mark of one that was ended.
 func TestFailOpenInAPause(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -147,7 +147,7 @@ func TestFailOpenInAPause(t *testing.T) {
 	})
 }
 
-// A share that cannot be is refused, and that is said.
+// A share that cannot be is rejected, and that is said.
 func TestNoShare(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, l := newRemote().newStore(t, Config{Instances: 7, OnOutage: LocalShare})
@@ -194,7 +194,7 @@ func TestAwayErrors(t *testing.T) {
 	}
 }
 
-// Bad configurations are refused, and policies given by position panic.
+// Bad configurations are rejected, and policies given by position panic.
 func TestAwayConfigs(t *testing.T) {
 	for want, cfg := range map[string]Config{
 		"policy": {OnOutage: 4}, "negative number of failures": {Failures: -1}, "negative ProbeInterval": {ProbeInterval: -1},
@@ -248,8 +248,8 @@ func TestPolicyOfALimit(t *testing.T) {
 	})
 }
 
-// A semaphore lends nothing that is not counted, whatever the policy, and says so at
-// once; what was held is renewed and given back when the server is there again.
+// A semaphore leases nothing that is not counted, whatever the policy, and says so immediately; what
+// was held is renewed and returned when the server is there again.
 func TestSemaphoresAreClosed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, p := range []OutagePolicy{FailClosed, FailOpen, LocalShare} {
@@ -269,7 +269,7 @@ func TestSemaphoresAreClosed(t *testing.T) {
 	})
 }
 
-// What is taken back goes to whoever granted it: the server is never given what it
+// What is taken back goes to whoever admitted it: the server is never given what it
 // did not grant, nor others' units.
 func TestGivingBackWhileAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -333,7 +333,7 @@ func TestGivingBackWhileAway(t *testing.T) {
 	})
 }
 
-// What was let through uncounted is not given back, either.
+// What was let through uncounted is not returned, either.
 func TestGivingBackAfterFailOpen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		v := newRemote()
@@ -357,7 +357,7 @@ func TestGivingBackAfterFailOpen(t *testing.T) {
 	})
 }
 
-// In a gate that shares are part of, refusals wait and nothing is lost.
+// In a gate that shares are part of, rejections wait and nothing is lost.
 func TestGateWhileAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, l := newRemote().newStore(t, Config{OnOutage: LocalShare, Instances: 2})
@@ -373,7 +373,7 @@ func TestGateWhileAway(t *testing.T) {
 			if err := gate.Do(bg, func(context.Context) error { return nil }); err != nil {
 				t.Fatal(err)
 			}
-			// A share of 1, and one more each 2 s.
+			// A share of 1, and one more every 2 s.
 			if got, want := time.Since(began), time.Duration(i)*2*sec; got != want {
 				t.Errorf("call %d at %v, want %v", i, got, want)
 			}

@@ -12,11 +12,10 @@ import (
 
 // # How many instances are there?
 //
-// Each writes its name and the server's time into one sorted set, every few
-// seconds while it asks the server anything, and reads how many others have done
-// so lately. One that has crashed, or is cut off, is counted a little longer, and
-// the others have the smaller shares meanwhile. While this one is cut off the number
-// stays what it was.
+// Each writes its name and the server's time into one sorted set, every few seconds while it asks
+// the server anything, and reads the number of others that have done so lately. One that has
+// crashed, or is cut off, is counted a little longer, and the others have the smaller shares
+// meanwhile. While this one is cut off the number stays what it was.
 //
 // An instance that joins is known to the others when they count the next time. If it
 // had a share before, and they had the larger ones of before, all of them together
@@ -47,7 +46,7 @@ type beats struct {
 	away   atomic.Bool // whether cut is not zero
 }
 
-// counted notes that this instance was counted at an instant.
+// counted notes that this instance was counted at a time.
 func (b *beats) counted(at time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

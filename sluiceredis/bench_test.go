@@ -34,7 +34,7 @@ func callers(b *testing.B, n int, call func(i int64) error) {
 }
 
 // BenchmarkTake is one bucket, or 10,000, asked by that many callers of one
-// machine, beside a bare script and a bare PING of go-redis.
+// machine, next to a bare script and a bare PING of go-redis.
 func BenchmarkTake(b *testing.B) {
 	r := onRedis(b)
 	s := r.store(b)
@@ -94,7 +94,7 @@ func BenchmarkStrict(b *testing.B) {
 }
 
 // BenchmarkWithoutAServer is one bucket, or 10,000, in this process: of a store that
-// has no server, and of one whose server is away.
+// has no server, and of one whose server is unavailable.
 func BenchmarkWithoutAServer(b *testing.B) {
 	quota := limits.Rate{Burst: 1 << 20, Count: 1 << 19, Per: time.Second}
 	keys := make([]string, 10_000)

@@ -10,7 +10,7 @@ import (
 // A Bucket is a leaky bucket for each key, shared by all machines. It allows what a
 // bucket of package leaky does, by the server's clock.
 //
-// A bucket takes 70 to 100 bytes of the server's memory besides its key, and
+// A bucket takes 70 to 100 bytes of the server's memory in addition to its key, and
 // expires when it is empty. A Bucket is safe for use by multiple goroutines.
 type Bucket struct{ limiters }
 
@@ -18,7 +18,7 @@ type Bucket struct{ limiters }
 //
 //	store.Bucket("orders", limits.Rate{Count: 30, Per: time.Minute, Burst: 16})
 //
-// allow 16 calls at once for each key and then one every two seconds. Bucket returns
+// allow 16 calls together for each key and then one every two seconds. Bucket returns
 // an error if name is empty, if [limits.Rate.Check] does, or if a full bucket takes
 // longer than 104 days to drain.
 //
@@ -37,7 +37,7 @@ func (s *Store) Bucket(name string, rate limits.Rate) (*Bucket, error) {
 	return b, nil
 }
 
-// OnOutage returns the same buckets with a policy of their own for when the server
+// OnOutage returns the same buckets with their own policy for when the server
 // cannot be asked. It panics if there is no such policy.
 func (b *Bucket) OnOutage(p OutagePolicy) *Bucket {
 	also := new(Bucket)

@@ -10,7 +10,7 @@ import (
 // and small so that any client library can be fitted to it; [NewGoRedis] fits
 // go-redis.
 //
-// A Client is used by many goroutines at once. It must not send a script again
+// A Client is used by many goroutines concurrently. It must not send a script again
 // that may have run, because a script takes from a limit: an error after which
 // the script may have run matches [ErrAmbiguous]. An error reply of the server
 // is a [*ServerError], and then nothing was taken. Run and RunMany obey the
@@ -26,10 +26,10 @@ type Client interface {
 	RunMany(ctx context.Context, calls []ScriptCall) []Reply
 }
 
-// A Topology is a Client that reports how many servers it has. A Client that is not one
-// is taken for that of a single server: on a Redis Cluster every script of strict mode
-// then fails, and an outage of one server affects the others. Pipelines and Sharded
-// always return the same.
+// A Topology is a Client that reports the number of its servers. A Client that is not one is
+// treated as the client of a single server: on a Redis Cluster every script of strict mode then
+// fails, and an outage of one server affects the others. Pipelines and Sharded always return the
+// same.
 type Topology interface {
 	Client
 
@@ -37,14 +37,14 @@ type Topology interface {
 	Sharded() bool
 
 	// Place returns a name of the server that has key, for people too, such
-	// as its address, or "" if that is not known. Each server has outages of its own:
+	// as its address, or "" if that is not known. Each server has its own outages:
 	// see [Config.Failures]. Place must not wait for anything.
 	Place(key string) string
 
-	// Pipelines returns how many pipelines may be under way at once: further script
-	// calls, for different keys, gather and are sent as one pipeline. 0 sends each by
-	// itself. That is right for several servers, because one that does not answer would
-	// hold up the script calls for the others.
+	// Pipelines returns the number of pipelines that may be under way at the same time: further
+	// script calls, for different keys, gather and are sent as one pipeline. 0 sends each on its
+	// own. That is right for several servers, because one that does not answer would delay the
+	// script calls for the others.
 	Pipelines() int
 }
 

@@ -26,7 +26,7 @@ func (s slow) Run(ctx context.Context, script *Script, keys, args []string) ([]i
 }
 
 // Many callers of one bucket are decided as if each had come alone: no more than
-// the capacity is granted, in few calls.
+// the capacity is admitted, in few calls.
 func TestManyCallersOfOneBucket(t *testing.T) {
 	onBackends(t, func(t *testing.T, b *backend) {
 		s := b.storeOn(t, slow{b.client, 2 * time.Millisecond})
@@ -73,7 +73,7 @@ func (d door) Run(ctx context.Context, script *Script, keys, args []string) ([]i
 	return d.Client.Run(ctx, script, keys, args)
 }
 
-// What was taken for a caller who gave up meanwhile is given back.
+// What was taken for a caller who gave up meanwhile is returned.
 func TestGoneCallersGiveBack(t *testing.T) {
 	onBackends(t, func(t *testing.T, b *backend) {
 		d := door{b.client, make(chan struct{}), make(chan struct{})}
@@ -101,14 +101,14 @@ func TestGoneCallersGiveBack(t *testing.T) {
 		cancel()
 		gone.Wait()
 		d.pass <- struct{}{}
-		for range 20 { // each is given back
+		for range 20 { // each is returned
 			<-d.came
 			d.pass <- struct{}{}
 		}
 		wg.Wait()
 		l = newLeaky(t, b.store(t), "gone", rate)
 		for end := time.Now().Add(10 * time.Second); s.Stats().Refunded < 200 && time.Now().Before(end); {
-			runtime.Gosched() // the last one is given back at about this time
+			runtime.Gosched() // the last one is returned at about this time
 		}
 		if res, err := l.Take(bg, "k", 0); err != nil || res.Remaining != 999 || s.Stats().Refunded != 200 {
 			t.Errorf("%+v, %v, %+v", res, err, s.Stats())

@@ -22,7 +22,7 @@
 //	…
 //	res, err := orders.Take(ctx, user, 1)
 //
-// Package rueidisclient, a module of its own, is the same for rueidis.
+// Package rueidisclient, its own module, is the same for rueidis.
 //
 // In a gate, limits of this machine are asked first and those of a Redis last. Limits
 // whose names are the same up to the last slash, and whose keys are the same, are
@@ -47,8 +47,8 @@
 // # What is not
 //
 // If a script was sent and no reply came, it is unknown whether it ran. It is not sent
-// again: the call is refused with an error that matches [ErrAmbiguous], and what the script
-// took, if it ran, counts as used. So network errors let fewer calls leave than the limit,
+// again: the call is rejected with an error that matches [ErrAmbiguous], and what the script
+// took, if it ran, is treated as used. So network errors let fewer calls start than the limit,
 // never more.
 //
 // A server that loses its data, because it was restarted without a log or because a
@@ -57,18 +57,18 @@
 //
 // # Outages
 //
-// If a server cannot be reached, or refuses the credentials, three times in a row, it is
-// away: no script is sent to it for a while, which grows to 1 s, and then one script
-// probes it. Meanwhile [Config].OnOutage, or the limit's own [OutagePolicy], decides:
+// If a server cannot be reached, or rejects the credentials, three times in a row, it is
+// unavailable: no script is sent to it for a while, which grows to 1 s, and then one script probes
+// it. Meanwhile [Config].OnOutage, or the limit's own [OutagePolicy], decides:
 //
 //	FailClosed  refused, with ErrOutage; this is the default
 //	FailOpen    allowed, and not counted
 //	LocalShare  in this process, by the limit divided by the number of instances
 //
 // The same policy decides a call for which the server did not reply in time. A semaphore
-// always refuses. With LocalShare and i of M instances cut off, all instances together
+// always rejects. With LocalShare and i of M instances cut off, all instances together
 // allow at most (1 + i/M) times as much as the limit, in any window; none has a fresh
-// burst when its server goes away or comes back. M does not count instances that
+// burst when its server becomes unavailable or comes back. M does not count instances that
 // started less than 3 s before the first was cut off, or later: they have no share at
 // first, see [Config].Instances. [Store.Stats] shows the state.
 //
@@ -85,7 +85,7 @@
 //   - a sliding window is full until one window after the epoch; a fixed one until the
 //     aligned window of the epoch ends, or one anchored at the epoch would;
 //   - the next free slot of a pacer is two horizons after the epoch;
-//   - a semaphore lends nothing for a lease after the epoch, while holders renew and so
+//   - a semaphore leases nothing for a lease after the epoch, while holders renew and so
 //     keep what they hold.
 //
 // This holds whether a key survived or not. The wait comes once for each epoch, also if
@@ -98,10 +98,9 @@
 //
 // # Keys
 //
-// A key is prefix:kind:{name|key}, where braces and bars in name and key are escaped. A
-// text of more than 128 bytes is replaced by %h and a hash. A limit called family/limit
-// has the key prefix:kind:{family|key}:limit, so all limits of one family and key are on
-// one server. A key expires when it does not count any more, except a semaphore's last
-// token and, in strict mode, the epoch: prefix:epoch1 or, on a cluster,
-// prefix:epoch1:{tag}.
+// A key is prefix:kind:{name|key}, where braces and bars in name and key are escaped. A string of
+// more than 128 bytes is replaced by %h and a hash. A limit called family/limit has the key
+// prefix:kind:{family|key}:limit, so all limits of one family and key are on one server. A key
+// expires when it no longer applies, except a semaphore's last token and, in strict mode, the
+// epoch: prefix:epoch1 or, on a cluster, prefix:epoch1:{tag}.
 package sluiceredis

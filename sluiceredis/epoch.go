@@ -10,14 +10,13 @@ import (
 
 // # What may a server have forgotten?
 //
-// One that was killed has lost what it had not written to its log: all, the last
-// second, or nothing. A replica that took over may not have got the last of what
-// was written. What is then in a key cannot be believed, and what is not there
-// cannot, either. How much is missing is unknown. But it was admitted before the loss
-// was noticed, and does not count any more some time after that:
-// after as long as a full bucket takes to leak, a window or a lease lasts. So
-// from when it is noticed, the epoch, every limit counts as used up, and recovers
-// as it always does:
+// One that was killed has lost what it had not written to its log: all, the last second, or
+// nothing. A replica that took over may not have got the last of what was written. What is
+// then in a key cannot be believed, and what is not there cannot, either. How much is
+// missing is unknown. But it was admitted before the loss was noticed, and no longer
+// applies some time after that: after as long as a full bucket takes to leak, a window or a
+// lease lasts. So from when it is noticed, the epoch, every limit is treated as used up,
+// and recovers as it always does:
 //
 //	level                    ┌ the epoch
 //	  D ┤                    ●
@@ -27,12 +26,12 @@ import (
 //	                            ← D →
 //
 // A bucket that survived is no better than one that did not: it may have been
-// written before the last that was granted. And what a call takes after the epoch
+// written before the last that was admitted. And what a call takes after the epoch
 // comes on top of the line. So one rule is enough for both: never below the line.
 //
 // How is it noticed? Each script asks the server for the id of its replication
 // history, which is another one after a restart and after a promotion, and
-// compares that with the one beside the epoch; which costs some 5 µs. To ask only
+// compares that with the one next to the epoch; which costs about 5 µs. To ask only
 // on new connections would be cheaper, but a client does not know over which
 // connection a script will leave, nor which server is behind it; and to ask after errors
 // would miss a failover between two calls.
@@ -50,7 +49,7 @@ var ErrNoHistory = errors.New("sluiceredis: strict mode needs the master_replid 
 // errRestless reports a server that is another one at each call.
 var errRestless = errors.New("sluiceredis: the server changes from call to call: are there several behind one address?")
 
-// mostEpochs is how often one call may find that an epoch has just begun. More
+// mostEpochs is the number of times one call may find that an epoch has just begun. More
 // than one is a failover in between.
 const mostEpochs = 3
 
@@ -100,7 +99,7 @@ func (s *Store) sendStrictly(c *sending) ([]int64, error) {
 // replaced in good order. It ends the wait of [Config.Strict]. It is for an operator; a
 // program that calls it at each start has no strict mode.
 //
-// On a cluster it records that in each of the 16,384 slots, in some hundreds of round
+// On a cluster it records that in each of the 16,384 slots, in a few hundred round
 // trips. After an error it may be called again. It returns an error if the mode is not
 // strict.
 func (s *Store) Vouch(ctx context.Context) error {

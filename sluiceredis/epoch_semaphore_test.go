@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// For a lease after the epoch nothing is lent, and who renews gets back what he
+// For a lease after the epoch nothing is leased, and who renews gets back what he
 // held.
 func TestLeasesAfterLoss(t *testing.T) {
 	at := epoch.Microseconds()
@@ -153,7 +153,7 @@ func TestLeasePutBackTooLate(t *testing.T) {
 	}
 }
 
-// A lender is a client of a server that lends everything, is another one when it
+// A lender is a client of a server that leases everything, is another one when it
 // is to renew something, and does not answer that until it is told to.
 type lender struct {
 	unreachable

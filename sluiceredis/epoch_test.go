@@ -78,7 +78,7 @@ func TestBucketAfterLoss(t *testing.T) {
 				{3500 * ms, 3, refused(2, sec, 3*sec)},
 				{3500 * ms, 6, refused(2, limits.Never, 3*sec)},
 			})
-			// What is taken without asking, or given back, is so beside what was lost.
+			// What is taken without asking, or returned, is so next to what was lost.
 			adjust := func(delta int64) {
 				t.Helper()
 				if err := l.on("k").Adjust(bg, delta, 0); err != nil {
@@ -219,7 +219,7 @@ func TestSlotsAfterLoss(t *testing.T) {
 			t.Errorf("%+v, %v; want a wait of %v", r, err, want)
 		}
 	}
-	for range 3 { // two missed slots and the present one
+	for range 3 { // two missed slots and the current one
 		reserve(1, 0, 0)
 	}
 	// The furthest slot that may have been lost is 10 s ahead, and lasts 10 s.
@@ -261,7 +261,7 @@ func TestPauseIsToldAgain(t *testing.T) {
 	if calls := s.Stats().Scripts; calls != 5 { // pause, reserve, pause, reserve; reserve
 		t.Errorf("%d calls", calls)
 	}
-	// One that is over is not told again, even if a slot from before its end may be
+	// One that has ended is not told again, even if a slot from before its end may be
 	// caught up.
 	s, clock := b.freeze(t)
 	p = newPacer(t, s, "over", 1, sec, PacerConfig{}, 6)

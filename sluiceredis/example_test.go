@@ -150,7 +150,7 @@ func ExampleSemaphore() {
 }
 
 // Three in any second and 1,000 a day, of one key: both let a call through or neither
-// loses anything. A gate with both limits does the same by itself.
+// loses anything. A gate with both limits does the same on its own.
 func ExampleBucket_On() {
 	store, end := open()
 	defer end()
@@ -221,7 +221,7 @@ func ExampleStore_Exchange() {
 	defer gate.Close()
 	fmt.Println(gate.Do(ctx, func(context.Context) error { return nil }))
 
-	// What gates do by themselves: one reports that the server grants 60 calls per second,
+	// What gates do on their own: one reports that the server accepts 60 calls per second,
 	// and has the half of it as soon as another one has joined.
 	first := peers.Report{ID: "1", Want: peers.WantsAll, News: []int64{60_000_000}}
 	second := peers.Report{ID: "2", Want: peers.WantsAll}

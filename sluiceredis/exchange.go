@@ -11,10 +11,10 @@ import (
 
 var exchange = script("peers")
 
-// A Store is the [peers.Store] of gates that find their limit by themselves.
+// A Store is the [peers.Store] of gates that find their limit on their own.
 var _ peers.Store = (*Store)(nil)
 
-// mostNews is how many numbers news may have.
+// mostNews is the maximum number of numbers in an update.
 const mostNews = 64
 
 // Exchange makes s a [peers.Store]: gates of several processes that call one server share
@@ -29,11 +29,11 @@ const mostNews = 64
 // script that reads and writes one key, whose cost grows with the number of processes. If
 // calls take of several units, it does so for each unit. The clocks of the machines do not
 // matter. A gate that is closed, or not used for a second, leaves the group; a process that
-// has not reported for 3 s does not count any more. What was learned is kept for 10 min after
+// has not reported for 3 s no longer applies. What was learned is kept for 10 min after
 // the last report, so that a process that starts later begins there.
 //
 // While the server does not answer, gates learn alone; OnOutage does not matter. Strict mode
-// does not either: a server that has lost its data makes gates forget what the others have
+// does not either: a server that has lost its data makes gates discard what the others have
 // learned, but not what they know themselves. Without a server ([InProcess]), the gates of
 // one name in this store are the group.
 //

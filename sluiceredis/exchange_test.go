@@ -160,7 +160,7 @@ func TestStore_Exchange_InProcess(t *testing.T) {
 	}
 }
 
-// An upstream grants a rate, and 20 calls at once.
+// An upstream admits a rate, and 20 calls together.
 type upstream struct {
 	rate float64
 
@@ -186,7 +186,7 @@ func (u *upstream) serve(g *sluice.Gate) error {
 	return nil
 }
 
-// shared returns a gate with a store of its own, as in a process of its own.
+// shared returns a gate with its own store, as in its own process.
 func (b *backend) shared(t *testing.T, peers bool) *sluice.Gate {
 	t.Helper()
 	cfg := sluice.Config{Name: "api", RetryBudget: -1}
@@ -217,9 +217,9 @@ func (u *upstream) callers(ctx context.Context, g *sluice.Gate, n int) (wait fun
 	return wg.Wait
 }
 
-// Four gates with stores of their own share a Redis and the limit of a server. Only what is
+// Four gates with their own stores share a Redis and the limit of a server. Only what is
 // certain on any machine is checked: that they find each other, that a gate without a
-// refusal believes what others have learned, and that all calls end.
+// rejection believes what others have learned, and that all calls end.
 func TestStore_Exchange_GatesOnARedis(t *testing.T) {
 	b := onRedis(t)
 	ctx, cancel := context.WithTimeout(bg, 2*time.Minute)
@@ -262,7 +262,7 @@ func TestStore_Exchange_GatesOnARedis(t *testing.T) {
 	})
 }
 
-// Gates share what they learn of each unit, each with a key of its own, and a gate that is shut
+// Gates share what they learn of each unit, each with its own key, and a gate that is shut
 // down has left all groups when Shutdown returns.
 func TestStore_Exchange_UnitsAndGoodbye(t *testing.T) {
 	onBackends(t, func(t *testing.T, b *backend) {

@@ -15,7 +15,7 @@ import (
 
 // A primary dies, and a replica takes over.
 
-// Sentinels promote a replica: the client follows by itself, and the only unknown
+// Sentinels promote a replica: the client follows on its own, and the only unknown
 // outcomes are those of calls that were on their way when the primary died.
 func TestLongSentinel(t *testing.T) {
 	needLong(t)
@@ -55,7 +55,7 @@ func TestLongSentinel(t *testing.T) {
 	}
 	got := l.counted(t, "k")
 	// Who was on the way is unknown and, because go-redis does not tell the two apart,
-	// whose time was over while it looked for the new primary.
+	// whose time had ended while it looked for the new primary.
 	if unknown := sum(l.unknown); l.asked.After(died) || got > l.grants("k")+unknown {
 		t.Errorf("%d unknown, the last was asked for %v after the primary had died; %d granted, the new primary counted %d", unknown, l.asked.Sub(died), l.grants("k"), got)
 	}
@@ -64,9 +64,9 @@ func TestLongSentinel(t *testing.T) {
 		max(0, l.grants("k")-got), l.over.Round(ms/10))
 }
 
-// A replica that was behind takes over: what was granted while it was is granted
+// A replica that was behind takes over: what was admitted while it was is admitted
 // again, no more than one capacity of each key; what had reached it is not. Of a
-// semaphore no more than its limit is lent twice, until the lease is over.
+// semaphore no more than its limit is leased twice, until the lease has ended.
 func TestLongReplicaThatIsBehind(t *testing.T) {
 	needLong(t)
 	const limit, lease = 5, 2 * sec
@@ -140,7 +140,7 @@ func TestLongReplicaThatIsBehind(t *testing.T) {
 	all(0, "what had reached the replica", grants("replicated"))
 	all(limit, "what had not", grants("lost"))
 
-	// The new primary knows two leases of five: three more are lent, and those
+	// The new primary knows two leases of five: three more are leased, and those
 	// who held what it does not know are told at their next renewal.
 	again := lend(3)
 	for i, l := range again {

@@ -14,7 +14,7 @@ type FixedConfig struct {
 
 	// Aligned windows begin at multiples of Window since 1970, in UTC, Offset
 	// later: a Window of 24 hours is a day. Others begin with the first call
-	// after the one before is over.
+	// after the one before has ended.
 	Aligned bool
 
 	// Offset moves aligned windows. With −2 hours a day begins at midnight of
@@ -27,7 +27,7 @@ type FixedConfig struct {
 // limit can pass within a moment around the edge of two windows. If the other side
 // counts by the same edges, that is right. Otherwise use a [Sliding].
 //
-// Only the server's clock counts. If that is put back the window in force stays,
+// Only the server's clock is used. If that is put back the current window stays,
 // for as long as one window at most; nothing is allowed twice.
 //
 // A Fixed is safe for use by multiple goroutines.
@@ -37,7 +37,7 @@ type Fixed struct{ limiters }
 // empty or cfg is not possible. The same name with another limit means the same
 // windows: what was used stays used.
 //
-// Window and Offset may be changed machine by machine, too. While they differ, there is
+// Window and Offset may be changed machine by machine as well. While they differ, there is
 // a count for each pair of them, in which the calls of all machines count, and a call is
 // allowed only if it fits into each window that is not over. So no machine gets more
 // than either configuration allows, and a window that no machine uses any more counts
@@ -57,7 +57,7 @@ func (s *Store) Fixed(name string, cfg FixedConfig) (*Fixed, error) {
 	return f, nil
 }
 
-// OnOutage returns the same windows with a policy of their own for when the server
+// OnOutage returns the same windows with their own policy for when the server
 // cannot be asked. It panics if there is no such policy.
 func (f *Fixed) OnOutage(p OutagePolicy) *Fixed {
 	also := new(Fixed)

@@ -20,9 +20,9 @@ type goRedis struct{ client redis.UniversalClient }
 // NewGoRedis returns an error unless the option ContextTimeoutEnabled of client is set:
 // without it client does not obey the deadlines of contexts. Scripts are never sent
 // twice, whatever MaxRetries is. A redis.Ring is an error: it moves keys to another
-// server when one is away, and limits would begin anew there.
+// server when one is unavailable, and limits would start over there.
 //
-// A context that is cancelled, rather than reaching its deadline, is noticed
+// A context that is canceled, rather than reaching its deadline, is noticed
 // when the reply is there, or after the ReadTimeout of client.
 func NewGoRedis(client redis.UniversalClient) (Client, error) {
 	var obeys bool

@@ -13,7 +13,7 @@ import (
 	"github.com/sluice-go/sluice/sluiceredis/internal/redistest"
 )
 
-// unreachable is a client whose server is away.
+// unreachable is a client whose server is unavailable.
 type unreachable struct{}
 
 var errAway = errors.New("away")
@@ -30,7 +30,7 @@ func (unreachable) RunMany(ctx context.Context, calls []ScriptCall) []Reply {
 	return replies
 }
 
-// count is a script that shows how often it ran.
+// count is a script that shows the number of its runs.
 var count = NewScript("count", "return {redis.call('INCRBY', KEYS[1], ARGV[1])}")
 
 func TestGoRedisRefusesWhatDoesNotObey(t *testing.T) {

@@ -68,7 +68,7 @@ func (b *backend) storeOn(t testing.TB, client Client) *Store {
 	return s
 }
 
-// A frozen is a client with a clock of its own, to the nanosecond: scripts run as
+// A frozen is a client with its own clock, to the nanosecond: scripts run as
 // they are, but for where they read the time from and how long keys live.
 type frozen struct {
 	Client

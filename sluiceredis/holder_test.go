@@ -15,7 +15,7 @@ import (
 	"github.com/sluice-go/sluice/sluiceredis/internal/redistest"
 )
 
-// A holder is a process of its own, because a process that is stopped or killed
+// A holder is its own process, because a process that is stopped or killed
 // does what no goroutine can: nothing.
 
 // holderEnv has this test binary be a holder: of the permit of a semaphore at that
@@ -117,7 +117,7 @@ func ends(t *testing.T, b *backend, sem *Semaphore) (end int64) {
 	return end
 }
 
-// What a holder held that was killed comes back when its lease is over: not a
+// What a holder held that was killed comes back when its lease has ended: not a
 // microsecond before, and to who polls next. The token of the next lease tells
 // when that was: it is the server's clock.
 func TestHolderIsKilled(t *testing.T) {
@@ -178,7 +178,7 @@ func TestHolderStandsStill(t *testing.T) {
 	l.Release()
 }
 
-// The server's clock is set forward: all leases seem over, and everything is lent
+// The server's clock is set forward: all leases seem over, and everything is leased
 // once more; those who held it are told at their next renewal. It is set back:
 // nothing happens.
 func TestLeasesWhenTheClockOfTheServerIsSet(t *testing.T) {
@@ -202,7 +202,7 @@ func TestLeasesWhenTheClockOfTheServerIsSet(t *testing.T) {
 	old := lend()
 	clock.set(2 * time.Hour)
 	now := lend()  // so that at most twice the limit is held
-	sem.renewAll() // by hand: by itself it comes a third of a lease later
+	sem.renewAll() // by hand: on its own it comes a third of a lease later
 	for _, l := range old {
 		select {
 		case <-l.Lost():

@@ -81,7 +81,7 @@ func victims(t *testing.T, b *backend) []victim {
 	}
 }
 
-// cancelling asks for slots to be given back, and returns what went wrong.
+// cancelling asks for slots to be returned, and returns what went wrong.
 func cancelling(p *Pacer) error {
 	_, err := p.store.askPacer(bg, "cancel", p.at(), 1, 1, 0)
 	return err
@@ -99,7 +99,7 @@ func TestHostileData(t *testing.T) {
 					put["text "+text[:min(20, len(text))]] = func() error { return b.redis.Set(bg, v.key, text, 0).Err() }
 				}
 			} else {
-				// Three numbers are what a pacer writes, and a semaphore beside its leases.
+				// Three numbers are what a pacer writes, and a semaphore next to its leases.
 				for _, text := range texts {
 					if v.name != "Pacer" && v.name != "Semaphore's token" || text != "1 2 3" {
 						put[fmt.Sprintf("%.30q", text)] = func() error { return b.redis.Set(bg, v.key, text, 0).Err() }

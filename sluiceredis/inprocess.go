@@ -15,10 +15,9 @@ import (
 //	}
 //	store, err := sluiceredis.New(client, sluiceredis.Config{})
 //
-// Each store has limits of its own, and what does not count any more is forgotten. A
-// call takes about a microsecond and fails only if its context is done. Only the
-// monotonic clock counts, except that aligned windows follow the wall clock. A lease
-// lasts until it is released. A restart begins anew.
+// Each store has its own limits, and what no longer applies is discarded. A call takes about a
+// microsecond and fails only if its context is done. Only the monotonic clock is used, except that
+// aligned windows follow the wall clock. A lease lasts until it is released. A restart starts over.
 //
 // A program that never has a Redis should use packages leaky, window, pacer and
 // semaphore.

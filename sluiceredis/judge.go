@@ -13,7 +13,7 @@ import (
 // cannot are the error replies of a server that is there and cannot be asked, all
 // or for some keys: by their first word.
 //
-// A server that refuses the credentials counts as away, too. To ask it at every
+// A server that rejects the credentials is treated as unavailable as well. To ask it at every
 // call would not help, and costs a connection each time: a client makes a new one
 // for each call after a login that failed. The breaker bounds that, and its probes
 // find out when the credentials are right again.

@@ -205,7 +205,7 @@ func TestMovingSlotIsNotAway(t *testing.T) {
 	})
 }
 
-// Failures count in a row; one that is over before the server could answer, by the
+// Failures count in a row; one that has ended before the server could answer, by the
 // wish of its caller, is none.
 func TestFailuresInARow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -256,7 +256,7 @@ func TestFailuresInARow(t *testing.T) {
 	})
 }
 
-// What was sent before a server was away says nothing afterwards, either way.
+// What was sent before a server was unavailable says nothing afterwards, either way.
 func TestLateAnswers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		v := newRemote()
@@ -317,8 +317,8 @@ func (p *placed) Run(ctx context.Context, s *Script, keys, args []string) ([]int
 	return p.line.Run(ctx, s, keys, args)
 }
 
-// A server that is away does not take the others with it, and one that nobody wants
-// any more is forgotten.
+// A server that is unavailable does not take the others with it, and one that nobody wants
+// any more is discarded.
 func TestServersAreAwayOnTheirOwn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var told heard
@@ -362,7 +362,7 @@ func TestServersAreAwayOnTheirOwn(t *testing.T) {
 }
 
 // Who comes during a call that hangs waits for no longer than calls may take, and
-// who comes while the server is away for nobody.
+// who comes while the server is unavailable for nobody.
 func TestNobodyWaitsForAProbe(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, l := newRemote().newStore(t, Config{Failures: 1, OnOutage: FailOpen})

@@ -15,7 +15,7 @@ const longestText = 128
 // is the tag: it decides the slot of a Redis Cluster, so all parts of one limit,
 // and all limits of one family and key, are on one server, and scripts can decide
 // them together. The kind holds the version of the format, and no numbers of the
-// limit: those may change without its beginning anew.
+// limit: those may change without starting it over.
 func (s *Store) key(kind, name, key, part string) string {
 	return s.head(kind, name) + escape(key) + tail(name, part)
 }
@@ -54,14 +54,14 @@ func split(name string) (family, limit string) {
 	return name[:i], name[i+1:]
 }
 
-// hashMark begins the image of a long text. The escaper writes % only before 25,
-// 7b, 7c and 7d, so the image of a short text never contains %h. A % followed by
-// the digits alone would not do: the short text "%" + 30 digits escapes to
-// "%25" + 30 digits, which is also the image of a long text whose hash begins
+// hashMark begins the image of a long string. The escaper writes % only before 25,
+// 7b, 7c and 7d, so the image of a short string never contains %h. A % followed by
+// the digits alone would not do: the short string "%" + 30 digits escapes to
+// "%25" + 30 digits, which is also the image of a long string whose hash begins
 // with 25.
 const hashMark = "%h"
 
-// escape returns text without braces and bars. Different texts have different
+// escape returns text without braces and bars. Different strings have different
 // images, unless they are longer than longestText and 128 bits of their SHA-256
 // agree.
 func escape(text string) string {

@@ -14,13 +14,13 @@ import (
 )
 
 // longImage and shortImage are what escape may return for long and for short
-// texts. No text is both: %h is not one of the four escapes.
+// strings. No text is both: %h is not one of the four escapes.
 var (
 	longImage  = regexp.MustCompile(`^%h[0-9a-f]{32}$`)
 	shortImage = regexp.MustCompile(`^(?s:[^%{|}]|%25|%7b|%7c|%7d)*$`)
 )
 
-// unescape returns the short text of an image.
+// unescape returns the short string of an image.
 func unescape(image string) string {
 	return strings.NewReplacer("%25", "%", "%7b", "{", "%7c", "|", "%7d", "}").Replace(image)
 }
@@ -38,7 +38,7 @@ func checkImage(t *testing.T, text string) {
 }
 
 // No short key has the image of a long one, and no two short keys have the same
-// image: random texts, texts made of what escapes are made of, and texts that
+// image: random strings, strings made of what escapes are made of, and strings that
 // are, or contain, the image of a long one.
 func TestImagesOfLongAndShortKeysAreDisjoint(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// The bound follows what calls were late by: it rises at once, falls over some 100 calls, and stays
+// The bound follows what calls were late by: it rises immediately, falls over some 100 calls, and stays
 // between 5 and 50 ms.
 func TestLateness(t *testing.T) {
 	var l lateness

@@ -16,7 +16,7 @@ import (
 
 const sec = time.Second
 
-// A visit asks at an instant for n by a quota, and expects what CL.THROTTLE
+// A visit asks at a time for n by a quota, and expects what CL.THROTTLE
 // replied.
 type visit struct {
 	at               time.Duration
@@ -166,7 +166,7 @@ func TestTakeOfZeroNeverWrites(t *testing.T) {
 	})
 }
 
-// A correction takes beyond the capacity, which stays owed, and gives back
+// A correction takes beyond the capacity, which stays owed, and returns
 // exactly or not at all.
 func TestAdjust(t *testing.T) {
 	onBackends(t, func(t *testing.T, b *backend) {
@@ -181,7 +181,7 @@ func TestAdjust(t *testing.T) {
 		adjust := func(delta int64, age time.Duration, want error) {
 			t.Helper()
 			ctx, cancel := context.WithCancel(bg)
-			cancel() // whoever gave up, what was taken is given back
+			cancel() // whoever gave up, what was taken is returned
 			if err := m.Adjust(ctx, delta, age); !errors.Is(err, want) {
 				t.Errorf("adjust by %d after %v: %v, want %v", delta, age, err, want)
 			}
@@ -262,8 +262,8 @@ func TestExpiryOfSeveralQuotas(t *testing.T) {
 	})
 }
 
-// What a faster quota admitted may have leaked, though the present one would still
-// hold it: then it is not given back.
+// What a faster quota admitted may have leaked, though the current one would still
+// hold it: then it is not returned.
 func TestReturnAfterSetQuota(t *testing.T) {
 	onBackends(t, func(t *testing.T, b *backend) {
 		s := b.store(t)
@@ -374,7 +374,7 @@ func TestSetQuota(t *testing.T) {
 	})
 }
 
-// A unit is given back also if it is all that the bucket holds and a part of it has
+// A unit is returned also if it is all that the bucket holds and a part of it has
 // leaked. It was, but was reported as stranded.
 func TestLastUnitIsGivenBack(t *testing.T) {
 	test := func(t *testing.T, s *Store, sleep func()) {

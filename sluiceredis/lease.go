@@ -4,7 +4,7 @@ import (
 	"time"
 )
 
-// A Lease is permits lent by a [Semaphore]. It is safe for use by multiple
+// A Lease is permits leased by a [Semaphore]. It is safe for use by multiple
 // goroutines.
 type Lease struct {
 	semaphore *Semaphore // nil if n is 0
@@ -13,19 +13,19 @@ type Lease struct {
 	late      bool // a request for it may still be under way
 	lost      chan struct{}
 	timer     *time.Timer // guarded by the semaphore's lock
-	until     time.Time   // how long it is believed to last; likewise
+	until     time.Time   // the time it is believed to last; likewise
 }
 
 // Token returns the fencing token, a number that is higher than that of any lease
-// before; 0 for a lease of no permits. Pass it to the called server if that can refuse
+// before; 0 for a lease of no permits. Pass it to the called server if that can reject
 // lower ones.
 func (l *Lease) Token() int64 { return l.token }
 
 // Lost returns a channel that is closed when the lease was lost before it was
-// released, or may have been lost. It is closed before the permits are lent again.
+// released, or may have been lost. It is closed before the permits are leased again.
 func (l *Lease) Lost() <-chan struct{} { return l.lost }
 
-// Release gives the permits back, which takes a round trip. Only the first Release
+// Release releases the permits, which takes a round trip. Only the first Release
 // has an effect. After the lease was lost it does nothing.
 func (l *Lease) Release() {
 	s := l.semaphore
@@ -38,7 +38,7 @@ func (l *Lease) Release() {
 	}
 }
 
-// lose tells the holder that the lease is over.
+// lose tells the holder that the lease has ended.
 func (l *Lease) lose() {
 	if l.semaphore.drop(l) {
 		l.semaphore.store.stats.leasesLost.Add(1)

@@ -36,18 +36,18 @@ func (l *limiters) at(key string) spot {
 // larger than the burst of a [Bucket] or the limit of a window never is, nor is one of
 // more than 10,000 by a [Sliding], and Err of the result is then [limits.ErrTooLarge].
 //
-// The error matches [ErrOutage] if the server did not answer and the [OutagePolicy]
-// refuses calls. Nothing was taken, unless the error matches [ErrAmbiguous]. If ctx
-// ends while the call is under way, its error is returned and what was taken is given
-// back. It panics if n < 0.
+// The error matches [ErrOutage] if the server did not answer and the [OutagePolicy] rejects
+// calls. Nothing was taken, unless the error matches [ErrAmbiguous]. If ctx ends while the
+// call is under way, its error is returned and what was taken is returned. It panics if n <
+// 0.
 func (l *limiters) Take(ctx context.Context, key string, n int64) (limits.Result, error) {
 	return l.store.take(ctx, l.at(key), n)
 }
 
 // On returns the limit of key as a limit of a gate, or for sluice.NewQueue. Its Adjust
-// gives back what still counts: in a bucket what cannot have leaked yet, which is for
+// returns what still applies: in a bucket what cannot have leaked yet, which is for
 // −delta intervals; in a sliding window the newest units that are as old as age; in a
-// fixed window what was allowed in it. If nothing is left to be given back, its error is
+// fixed window what was allowed in it. If nothing is left to be returned, its error is
 // [ErrStranded]. It can be joined with limits of the same store whose names are the same
 // up to the last slash and whose keys are the same, such as "orders/second" and
 // "orders/day"; the key of a [Pacer] is "".

@@ -19,11 +19,11 @@ import (
 
 // # Could what callers see of a semaphore have happened one after the other?
 //
-// Several machines lend and give back while their connections break, limits change
+// Several machines lease and return while their connections break, limits change
 // and leases end. What each of them saw is recorded, and porcupine looks for an
 // order in which one semaphore, which does one thing at a time, would have shown
 // the same (Herlihy and Wing, Linearizability, 1990). A machine is one goroutine
-// with a store, a connection and a limit of its own, so that all it saw can be told
+// with a store, a connection and its own limit, so that all it saw can be told
 // apart:
 //
 //	take      a lease came: there was room, and its token is above all before
@@ -134,8 +134,8 @@ func newLanes(t *testing.T) (lanes []lane) {
 	return lanes
 }
 
-// A witness records what one machine sees. It is its client, too: only there can be
-// seen whether a release was answered, or put off because the server is away.
+// A witness records what one machine sees. It is its client as well: only there can be
+// seen whether a release was answered, or put off because the server is unavailable.
 type witness struct {
 	Client
 	began    time.Time
@@ -162,7 +162,7 @@ func (w *witness) add(e event, call, ret int64) {
 	w.ops = append(w.ops, porcupine.Operation{ClientId: w.id, Input: e, Call: call, Return: ret})
 }
 
-// lend lends, holds and gives back, once.
+// lend leases, holds and returns, once.
 func (w *witness) lend(random *rand.Rand, holdsLong time.Duration) {
 	w.n++
 	e := event{lease: w.id*1000 + w.n, n: 1 + random.Int64N(2), limit: w.sem.most()}
@@ -174,7 +174,7 @@ func (w *witness) lend(random *rand.Rand, holdsLong time.Duration) {
 	l, err := w.sem.acquire(bg, e.n, longest)
 	ret, after := w.now(), w.store.Stats()
 	unknown := after.Ambiguous > before.Ambiguous
-	// What was lent without an answer and is lent again to who asks again is one
+	// What was leased without an answer and is leased again to who asks again is one
 	// lease, unless the first had ended by then.
 	if unknown && (err != nil || ret-call > int64(linearLease/2)) {
 		ghost := e
@@ -323,7 +323,7 @@ func linearHistory(t *testing.T, lanes []lane, alter func(Client) Client, faults
 	return all
 }
 
-// linearHistories checks histories until the time is over, and returns the first
+// linearHistories checks histories until the time is up, and returns the first
 // that is impossible.
 func linearHistories(t *testing.T, lasting time.Duration, alter func(Client) Client, faults breaking) (bad []porcupine.Operation) {
 	t.Helper()

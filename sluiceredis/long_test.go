@@ -43,11 +43,11 @@ type load struct {
 	mu      sync.Mutex
 	granted map[string]int64 // by key
 	unknown map[string]int64
-	gone    map[string]int64            // their deadline was over; what was taken is given back
+	gone    map[string]int64            // their deadline had ended; what was taken is returned
 	failed  map[string]map[string]int64 // by key and reason
 	asked   time.Time                   // when the last call began whose outcome is unknown, though it had time
 	over    time.Duration               // the longest that a call outlived its deadline
-	last    map[string]time.Time        // of grants
+	last    map[string]time.Time        // of admits
 }
 
 // loadCapacity is how much the buckets of a load hold. A unit leaks in 80 s.
@@ -117,7 +117,7 @@ func reason(err error) string {
 	return err.Error()
 }
 
-// grants returns how many were granted for key so far.
+// grants returns how many were admitted for key so far.
 func (l *load) grants(key string) int64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -149,7 +149,7 @@ func (l *load) reasons(keys ...string) map[string]int64 {
 	return all
 }
 
-// counted returns what the server says that it granted for key.
+// counted returns what the server says that it admitted for key.
 func (l *load) counted(t *testing.T, key string) int64 {
 	t.Helper()
 	res, err := l.limit.Take(bg, key, 0)
@@ -159,8 +159,8 @@ func (l *load) counted(t *testing.T, key string) int64 {
 	return loadCapacity - res.Remaining
 }
 
-// The server is out of reach for ten seconds: connections are refused, or nothing
-// comes through. Callers are told by their deadlines, nothing is granted, and
+// The server is out of reach for ten seconds: connections are rejected, or nothing
+// comes through. Callers are told by their deadlines, nothing is admitted, and
 // afterwards all goes on without anybody's help.
 func TestLongCut(t *testing.T) {
 	needLong(t)
@@ -203,7 +203,7 @@ func TestLongCut(t *testing.T) {
 	}
 }
 
-// A million keys cost what they should, and none is left when its time is over.
+// A million keys cost what they should, and none is left when its time has ended.
 func TestLongMillionKeys(t *testing.T) {
 	needLong(t)
 	const keys = 1_000_000

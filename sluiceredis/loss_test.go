@@ -242,7 +242,7 @@ func everyKind(t *testing.T, s *Store) []used {
 	meter("Fixed, anchored", newFixed(t, s, "loss", FixedConfig{Limit: 5, Window: time.Hour}).on("k"))
 	meter("Fixed, aligned", newFixed(t, s, "aligned", FixedConfig{Limit: 5, Window: 100 * 24 * time.Hour, Aligned: true}).on("k"))
 	p := newPacer(t, s, "loss", 1, 10*sec, PacerConfig{Horizon: 40 * sec})
-	free := int64(0) // the first slot that was not granted yet
+	free := int64(0) // the first slot that was not admitted yet
 	reserve := func() bool {
 		return answers(t, func() (extra bool, err error) {
 			r, err := p.Reserve(bg, 1, limits.Never)
@@ -263,7 +263,7 @@ func everyKind(t *testing.T, s *Store) []used {
 	}})
 }
 
-// Whatever is lost, no limit grants again what it has granted, if the mode is
+// Whatever is lost, no limit admits again what it has admitted, if the mode is
 // strict; and otherwise no more than once.
 func TestNothingIsGrantedAgainAfterALoss(t *testing.T) {
 	onLosses(t, func(t *testing.T, l loss, st *stage, open func() *Store, strict bool) {
@@ -380,7 +380,7 @@ func TestHoldersKeepTheirLeasesAfterALoss(t *testing.T) {
 }
 
 // Under load, over two losses: in any time t no more than capacity + t ÷ interval
-// are granted, in strict mode, and it goes on as soon as that allows.
+// are admitted, in strict mode, and it goes on as soon as that allows.
 func TestRateOverLosses(t *testing.T) {
 	const (
 		capacity = 20

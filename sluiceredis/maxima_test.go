@@ -9,7 +9,7 @@ import (
 )
 
 // The largest of each number that the documentation allows is accepted and works; the
-// next one is refused.
+// next one is rejected.
 func TestDocumentedMaxima(t *testing.T) {
 	const tenTo15, day = 1_000_000_000_000_000, 24 * time.Hour // 10^15
 	onBackends(t, func(t *testing.T, b *backend) {
@@ -96,7 +96,7 @@ func TestDocumentedMaxima(t *testing.T) {
 	})
 }
 
-// A call for more than a log lets through at once is refused here as it is by a
+// A call for more than a log lets through together is rejected here as it is by a
 // server, and callers who come together write no more than that in one script.
 func TestLogTakesNoMoreAtOnce(t *testing.T) {
 	onClocks(t, func(t *testing.T, open func() *Store, set func(at time.Duration)) {

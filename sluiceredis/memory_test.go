@@ -23,7 +23,7 @@ func inThisProcess(t testing.TB) *Store {
 	return s
 }
 
-// A deed is something done to limits at an instant, and what came of it.
+// A deed is something done to limits at a time, and what came of it.
 type deed struct {
 	at   time.Duration
 	does func(*limitsOf) string
@@ -90,7 +90,7 @@ func deeds(r *rand.Rand, count int) []*deed {
 					last := l.slots[end]
 					l.slots = l.slots[:end]
 					if l.began+int64(s.at) >= last.slot+last.takes {
-						return "too late" // what has passed is forgotten, sooner or later
+						return "too late" // what has passed is discarded, sooner or later
 					}
 					return fmt.Sprint(l.store.cancelSlots(bg, l.pacer.at(), last.span()))
 				}
@@ -149,7 +149,7 @@ func TestInProcessAnswersAsAServerDoes(t *testing.T) {
 	}
 }
 
-// What does not count any more is forgotten.
+// What no longer applies is discarded.
 func TestInProcessForgets(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := inThisProcess(t)
@@ -234,7 +234,7 @@ func TestInProcessLeases(t *testing.T) {
 	})
 }
 
-// What has left its window is too late to be given back, and counted so.
+// What has left its window is too late to be returned, and counted so.
 func TestInProcessGivesBackInTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := inThisProcess(t)

@@ -61,7 +61,7 @@ func TestMixedLeases(t *testing.T) {
 }
 
 // A deploy replaces four machines one by one, which changes the lease: no permit is
-// lent twice, no holder loses what it holds, and what is released can be had.
+// leased twice, no holder loses what it holds, and what is released can be had.
 func TestLeaseChangesMachineByMachine(t *testing.T) {
 	for name, leases := range map[string][2]time.Duration{"shorter": {30 * sec, sec}, "longer": {sec, 30 * sec}} {
 		t.Run(name, func(t *testing.T) {
@@ -134,7 +134,7 @@ func total(all []*Semaphore, of func(Stats) uint64) (n uint64) {
 	return n
 }
 
-// A server that has dropped one of the keys lends nothing twice. Holders lose nothing, and
+// A server that has dropped one of the keys leases nothing twice. Holders lose nothing, and
 // all is as before when the leases of then would have ended.
 func TestSemaphoreOfWhichAKeyWasEvicted(t *testing.T) {
 	onBackends(t, func(t *testing.T, b *backend) {
@@ -166,7 +166,7 @@ func TestSemaphoreOfWhichAKeyWasEvicted(t *testing.T) {
 		is("renewed", renew(), "[0 1 1] <nil>")
 		is("more than is left", asked(t, sem, "c", 3), "[1 0 1000000 3 0]") // as none ends before
 		is("what is left", asked(t, sem, "c", 2), "[0 14000000 0 5 0]")
-		// The token and what is beside it: nothing is lent twice, and tokens rise.
+		// The token and what is next to it: nothing is leased twice, and tokens rise.
 		b.redis.Del(bg, sem.keys[1])
 		is("more than is left", asked(t, sem, "d", 1), "[1 0 10000000 5 0]")
 		is("released", released(t, sem, "b"), "[0 1 4]")

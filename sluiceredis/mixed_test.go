@@ -19,7 +19,7 @@ func machines(t *testing.T, s *Store, name string) map[string]byQuota {
 	of := map[limits.Rate]*Bucket{}
 	sets := map[limits.Rate]*joint{}
 	asked := func(q limits.Rate) (*Bucket, *joint) {
-		if of[q] == nil { // a program of its own for each
+		if of[q] == nil { // its own program for each
 			of[q] = newLeaky(t, s, name+"/rate", q)
 			sets[q] = newSet(t, s, of[q].on(""), newFixed(t, s, name+"/never", FixedConfig{Limit: 1 << 40, Window: 1000 * time.Hour}).on(""))
 		}

@@ -57,7 +57,7 @@ func (q windowQuota) alone(d time.Duration) int64 {
 	return q.limit * windows
 }
 
-// tooMany returns by how many units more were granted in an interval than the laxest of
+// tooMany returns by how many units more were admitted in an interval than the laxest of
 // the quotas alone lets through, in the worst of all intervals of the lengths of theirs
 // and of some more; 0 if never.
 func tooMany(grants []grant, quotas []windowQuota) (worst int64) {
@@ -118,7 +118,7 @@ func onClocks(t *testing.T, test func(t *testing.T, open func() *Store, set func
 }
 
 // Two programs ask one name by different windows, in random order, for as much as they
-// get: in no interval more is granted than the laxer of both allows alone.
+// get: in no interval more is admitted than the laxer of both allows alone.
 func TestMixedWindows(t *testing.T) {
 	for _, kind := range []string{"log", "anchored", "aligned"} {
 		for i, quotas := range [][]windowQuota{
@@ -220,7 +220,7 @@ func TestWindowChangesMachineByMachine(t *testing.T) {
 					clear(got[:])
 					for i := range machines {
 						machines[i], changed[i] = change[1].on(t, open(), "deploy"), 1
-						// With another limit only, the larger may leave the smaller nothing.
+						// With another limit only, the larger may start the smaller nothing.
 						run(10 * sec)
 						if i == 2 && change[0].window != change[1].window && (got[0] == 0 || got[1] == 0) {
 							t.Errorf("an outage: %d granted by the old quota, %d by the new one", got[0], got[1])

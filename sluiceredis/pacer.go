@@ -15,20 +15,19 @@ var pacerScript = strictScript("pacer", "epoch", "instant", "pace")
 
 // PacerConfig configures a [Pacer]. The zero value is usual.
 type PacerConfig struct {
-	// Horizon is how far ahead slots may be reserved. A call that would have to wait
-	// longer is refused at once. 0 means 1 minute. It must be the same on all machines:
+	// Horizon is the time for which slots may be reserved ahead. A call that would have to wait
+	// longer is rejected immediately. 0 means 1 minute. It must be the same on all machines:
 	// a machine whose Horizon is less than half of another's takes the other's slots for
 	// the effect of a clock that stepped back, and reserves them again.
 	Horizon time.Duration
 
-	// Late is how long after its slot a call may still leave. A call that wakes
-	// later reserves another slot, so that delayed calls do not leave together;
-	// its first slot stays empty. 0 means that it follows how late calls of this
-	// process are woken: 5 ms in one that is idle, up to 50 ms in one whose processors
-	// are all busy.
+	// Late is the time after its slot at which a call may still start. A call that wakes later
+	// reserves another slot, so that delayed calls do not leave together; its first slot stays
+	// empty. 0 means that it follows the delay with which calls of this process are woken: 5 ms in
+	// one that is idle, up to 50 ms in one whose processors are all busy.
 	Late time.Duration
 
-	// PausePoll is how long it takes at most, besides a round trip, until a pause
+	// PausePoll is the longest time that it takes, in addition to a round trip, until a pause
 	// or its end reaches callers on other machines. It must be the same on all
 	// machines. 0 means 100 ms.
 	PausePoll time.Duration
@@ -58,15 +57,15 @@ type PacerConfig struct {
 //	b          ask············▲
 //
 // The round trips of all waiting callers overlap, and those of one machine are shared;
-// so the rate does not depend on how long one takes. A slot that was reserved and
-// is not used can be given back as long as no other was reserved after it;
+// so the rate does not depend on its duration. A slot that was reserved and
+// is not used can be returned as long as no other was reserved after it;
 // otherwise it stays empty: fewer calls, never more.
 
-// A Pacer lets calls leave evenly spaced, on all machines together: each reserves
+// A Pacer lets calls start evenly spaced, on all machines together: each reserves
 // a slot on the server and waits for it.
 //
 // By the server's clock slots are exactly one interval apart, which is rounded up to
-// a nanosecond. A call leaves later than its slot by its round trip and its timer. In
+// a nanosecond. A call starts later than its slot by its round trip and its timer. In
 // any window W at most (W + Late) ÷ interval + n units leave, where n is the largest
 // cost, and Burst − 1 more after an idle time. (Late is at most 50 ms if it is 0.)
 //
@@ -102,8 +101,8 @@ type spacing struct {
 	missed   int64 // ns of unused slots that may be caught up: the burst
 }
 
-// Pacer returns the pacer called name. With a burst of 1 calls leave strictly evenly.
-// With a larger one, up to Burst calls may leave together after an idle time, in the
+// Pacer returns the pacer called name. With a burst of 1 calls start strictly evenly.
+// With a larger one, up to Burst calls may start together after an idle time, in the
 // slots that stayed unused. Pacer returns an error if name is empty,
 // if [limits.Rate.Check] does, if an interval is longer than the horizon or a burst
 // longer than 52 days, or if a duration in cfg is negative or longer than 52 days.
@@ -136,7 +135,7 @@ func (s *Store) Pacer(name string, rate limits.Rate, cfg PacerConfig) (*Pacer, e
 }
 
 // SetRate changes the rate to count per period, for slots that this machine
-// reserves from now on. Machines need not change at one instant: behind each slot
+// reserves from now on. Machines need not change at the same time: behind each slot
 // is an interval of the machine that reserved it, so calls never leave faster than at the
 // highest of the rates. Slots that are reserved stay where they are, on all machines,
 // also prefetched ones, so the first call that comes after the change still leaves
@@ -185,13 +184,13 @@ type span struct {
 	open        bool      // none, in truth: let through by FailOpen
 }
 
-// Slot returns when the call may leave.
+// Slot returns when the call may start.
 func (r *Reservation) Slot() time.Time { return r.at }
 
-// Delay returns how long it is until Slot, 0 if that has passed.
+// Delay returns the time until Slot, 0 if that has passed.
 func (r *Reservation) Delay() time.Duration { return max(0, time.Until(r.at)) }
 
-// Cancel gives the slot back and reports whether that was possible: until it has
+// Cancel returns the slot and reports whether that was possible: until it has
 // come, and as long as no other was reserved after it. Otherwise the slot stays
 // empty. Only the first Cancel has an effect; later ones return the same.
 func (r *Reservation) Cancel(ctx context.Context) bool {
@@ -201,7 +200,7 @@ func (r *Reservation) Cancel(ctx context.Context) bool {
 	return r.back
 }
 
-// cancel gives n slots back and reports whether that was possible.
+// cancel returns n slots and reports whether that was possible.
 func (p *Pacer) cancel(ctx context.Context, s span, n int64) (back bool) {
 	if s.takes > 0 && time.Until(s.at) > 0 {
 		back = p.store.cancelSlots(context.WithoutCancel(ctx), p.at(), s)
@@ -214,7 +213,7 @@ func (p *Pacer) cancel(ctx context.Context, s span, n int64) (back bool) {
 	return back
 }
 
-// Reserve reserves the next free slot for a call of cost n: the next call leaves n
+// Reserve reserves the next free slot for a call of cost n: the next call starts n
 // intervals later. It does not wait: the caller must wait until the slot, or Cancel.
 //
 // If the slot is more than longest ahead, or beyond the deadline of ctx, nothing is
@@ -274,14 +273,14 @@ func (p *Pacer) reserve(ctx context.Context, takes, patience int64) (span, error
 // Wait is Acquire of 1.
 func (p *Pacer) Wait(ctx context.Context) error { return p.Acquire(ctx, 1) }
 
-// Acquire blocks until a call of cost n may leave. It returns the errors of Reserve. If
-// ctx ends while it waits, the slot is given back if that is possible.
+// Acquire blocks until a call of cost n may start. It returns the errors of Reserve. If
+// ctx ends while it waits, the slot is returned if that is possible.
 func (p *Pacer) Acquire(ctx context.Context, n int64) error {
 	return p.AcquireWithin(ctx, n, limits.Never)
 }
 
 // AcquireWithin is Acquire, but waits no longer than longest. If the slot is
-// further ahead it returns a [*limits.WaitError] at once.
+// further ahead it returns a [*limits.WaitError] immediately.
 func (p *Pacer) AcquireWithin(ctx context.Context, n int64, longest time.Duration) error {
 	began := time.Now()
 	for {

@@ -126,7 +126,7 @@ func TestPacerCancelsAtTheTail(t *testing.T) {
 		if got := s.Stats(); got.Refunded != 2 || got.LostSlots != 1 {
 			t.Errorf("%+v", got)
 		}
-		// A wait that is cancelled gives its slot back.
+		// A wait that is canceled returns its slot.
 		ctx, cancel := context.WithCancel(bg)
 		done := make(chan error)
 		go func() { done <- p.Acquire(ctx, 1) }()
@@ -140,7 +140,7 @@ func TestPacerCancelsAtTheTail(t *testing.T) {
 		if next, err := p.Reserve(bg, 1, time.Hour); err != nil || next.slot-r.slot != int64(time.Minute) {
 			t.Errorf("%v, %v", next, err)
 		}
-		// Who could not leave in time is told so, and reserves nothing.
+		// Who could not start in time is told so, and reserves nothing.
 		var wait *limits.WaitError
 		ctx, cancel = context.WithTimeout(bg, time.Second)
 		defer cancel()
@@ -156,8 +156,8 @@ func TestPacerCancelsAtTheTail(t *testing.T) {
 	})
 }
 
-// A pause holds everybody, on every machine, those who wait already, too; when it
-// is over they leave one after the other.
+// A pause holds everybody, on every machine, those who wait already as well; when it has ended they
+// start one after the other.
 func TestPacerPause(t *testing.T) {
 	onBackends(t, func(t *testing.T, b *backend) {
 		one := newPacer(t, b.store(t), "pause", 100, sec, PacerConfig{})
@@ -196,7 +196,7 @@ func TestPacerPause(t *testing.T) {
 		}
 		r, _ := reserve(t, one, 1, sec)
 		first := r.pauses.Pause
-		if r.pauses.Pause == 0 { // it is over, and the slots go on from its end
+		if r.pauses.Pause == 0 { // it has ended, and the slots go on from its end
 			first = other.pause
 		}
 		if r.slot-first < int64(30*ms) {
@@ -233,7 +233,7 @@ func TestPacerAsAQuota(t *testing.T) {
 		if got := s.Stats(); got.Scripts != 11 || got.LostSlots != 0 {
 			t.Errorf("%+v", got)
 		}
-		// Block gives it a queue, too.
+		// Block gives it a queue as well.
 		block := sluice.NewQueue(p)
 		if err := block.Acquire(bg, 1000); err != nil {
 			t.Error(err)
@@ -250,7 +250,7 @@ func TestPacerAsAQuota(t *testing.T) {
 	})
 }
 
-// Who is let through but refused by another limit leaves the slot to the next.
+// Who is let through but rejected by another limit leaves the slot to the next.
 func TestPacerTakesBackWhatAGateRefused(t *testing.T) {
 	b := onRedis(t)
 	p := newPacer(t, b.store(t), "back", 1, time.Minute, PacerConfig{Late: time.Minute})
@@ -300,7 +300,7 @@ func TestPacerRefusesWhatCannotBe(t *testing.T) {
 	}
 }
 
-// However many wait on however many machines: at any instant no more have left
+// However many wait on however many machines: at any time no more have left
 // than slots have come.
 func TestPacerLetsNobodyLeaveEarly(t *testing.T) {
 	b := onRedis(t)

@@ -50,8 +50,8 @@ func (p *Pacer) here(change func(*kinds.PaceHeld)) {
 	})
 }
 
-// PauseUntil lets no call leave before t, on any machine. It reaches callers that wait
-// within PausePoll and a round trip. Afterwards calls leave one interval apart, the
+// PauseUntil lets no call start before t, on any machine. It reaches callers that wait
+// within PausePoll and a round trip. Afterwards calls start one interval apart, the
 // first of them at t. A pause can be prolonged but not shortened, see [Pacer.Resume].
 // The clocks of the machines need not agree. A pause of more than 52 days is an error.
 //
@@ -112,7 +112,7 @@ func pausesIn(reply []int64) kinds.Pauses {
 //	reserved   ·····pause·····│1│2│3│4│
 //	Resume     ····▲│1│2│3│4│         ↑ mark
 //
-// No call may leave at a void slot, because another caller may have the same by then. A
+// No call may start at a void slot, because another caller may have the same by then. A
 // caller notices the end within a poll and a half. So a pause is not ended if less than
 // two polls are left; and a caller with a slot reserved in a pause that has had no answer
 // for so long asks once more, and does not leave without an answer.
@@ -120,7 +120,7 @@ func pausesIn(reply []int64) kinds.Pauses {
 // Resume ends a pause now, on all machines; without one it changes nothing. It reaches
 // callers that wait within one and a half PausePolls and a round trip. They then leave
 // one interval apart, the first of them one interval after Resume. A [Reservation] that
-// was made before is void: at its slot another call may leave, too.
+// was made before is void: at its slot another call may start as well.
 //
 // A pause that ends within two PausePolls anyway is not changed. After [ErrAmbiguous]
 // the pause may have ended.

@@ -73,7 +73,7 @@ func TestResume(t *testing.T) {
 	})
 }
 
-// A pause that is nearly over is left to end by itself: who waits may not hear of
+// A pause that is nearly over is left to end on its own: who waits may not hear of
 // it in time.
 func TestResumeTooLate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -202,7 +202,7 @@ func TestResumeInRedis(t *testing.T) {
 		if end := int64(epoch + 10*sec + 200*ms); r.pauses.Mark != end || r.pauses.Pause != 0 {
 			t.Errorf("%+v, want a mark of %d", r.pauses, end)
 		}
-		// What was reserved before cannot be given back, though it ends where the next slot is.
+		// What was reserved before cannot be returned, though it ends where the next slot is.
 		if p.cancel(bg, span{slot: r.slot, takes: r.takes, at: time.Now().Add(sec), mark: old.pauses.Mark}, 1) {
 			t.Error("a void slot was given back")
 		}
@@ -227,7 +227,7 @@ func TestResumeInRedis(t *testing.T) {
 		if got := b.redis.Get(bg, p.key).Val(); got != "1790000020100000000 0 0" {
 			t.Errorf("kept: %q", got)
 		}
-		// A slot beyond a mark can be given back also when the mark has passed.
+		// A slot beyond a mark can be returned also when the mark has passed.
 		pause(10 * sec)
 		void := slot(10 * sec)
 		clock.set(21 * sec)
@@ -285,7 +285,7 @@ func TestSetRateOfAPacer(t *testing.T) {
 				t.Errorf("%v", bad)
 			}
 		}
-		// What was reserved before is given back as what it was.
+		// What was reserved before is returned as what it was.
 		r, err := p.Reserve(bg, 2, time.Minute)
 		if err != nil {
 			t.Fatal(err)
@@ -299,7 +299,7 @@ func TestSetRateOfAPacer(t *testing.T) {
 	})
 }
 
-// through has n calls leave a gate one after the other and returns when.
+// through has n calls start a gate one after the other and returns when.
 func through(t *testing.T, p *Pacer, n int) (left []time.Duration) {
 	t.Helper()
 	gate, err := sluice.New(sluice.Config{Limits: []sluice.Limit{{Name: "all", Limiter: p}}})
@@ -333,7 +333,7 @@ func TestSlotsAhead(t *testing.T) {
 			if ahead == 0 && v.count() != 100 || ahead > 0 && v.count() > 16 {
 				t.Errorf("%v: %d calls", ahead, v.count())
 			}
-			// What nobody comes for is given back as soon as one slot has passed.
+			// What nobody comes for is returned as soon as one slot has passed.
 			time.Sleep(sec)
 			synctest.Wait()
 			got := s.Stats()
@@ -473,7 +473,7 @@ func TestSlotsAheadAreGivenBack(t *testing.T) {
 		}
 		time.Sleep(100 * ms)
 		admit(1, 0)
-		// More than is held: that goes back, and all is reserved anew.
+		// More than is held: that goes back, and all is reserved again.
 		admit(100, 100*ms)
 		time.Sleep(100 * ms)
 		admit(100, 0)
@@ -489,7 +489,7 @@ func TestSlotsAheadAreGivenBack(t *testing.T) {
 	})
 }
 
-// A slot that is not given back to the server goes to nobody else: what another
+// A slot that is not returned to the server goes to nobody else: what another
 // machine has reserved behind it stays between.
 func TestSlotsBetweenAreOfOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -516,7 +516,7 @@ func TestSlotsBetweenAreOfOthers(t *testing.T) {
 }
 
 // A pause, and its end, are remembered for as long as they say which slots were
-// missed: forgotten before, all that may be caught up would leave at once.
+// missed: forgotten before, all that may be caught up would leave together.
 func TestPausesAreRememberedForWhatWasMissed(t *testing.T) {
 	onBackends(t, func(t *testing.T, b *backend) {
 		p := newPacer(t, b.store(t), "missed", 10, sec, PacerConfig{}, 36001)
@@ -534,7 +534,7 @@ func TestPausesAreRememberedForWhatWasMissed(t *testing.T) {
 			t.Fatal(err)
 		}
 		lives(2*time.Hour - time.Minute)
-		// A slot that is given back does not end what had no expiry.
+		// A slot that is returned does not end what had no expiry.
 		for range 2 {
 			r, err := p.Reserve(bg, 1, time.Minute)
 			if err != nil {

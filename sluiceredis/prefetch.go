@@ -8,13 +8,13 @@ import (
 	"github.com/sluice-go/sluice/sluiceredis/internal/kinds"
 )
 
-// # How does a gate let calls leave evenly without asking for each?
+// # How does a gate let calls start evenly without asking for each?
 //
-// It reserves several slots in one call, one after the other, and lets its calls
-// leave at slot + i·T, which is exactly as even. But a slot that is reserved and not used
-// stays empty if others were reserved behind it meanwhile. So no more are reserved
-// together than were used in the last Prefetch; and as soon as one has passed unused, the
-// rest is given back, which helps as far as it is at the tail.
+// It reserves several slots in one call, one after the other, and lets its calls start at slot +
+// i·T, which is exactly as even. But a slot that is reserved and not used stays empty if others
+// were reserved behind it meanwhile. So no more are reserved together than were used in the last
+// Prefetch; and as soon as one has passed unused, the rest is returned, which helps as far as it
+// is at the tail.
 
 // A prefetched is what a Pacer holds for the gate whose limit it is.
 type prefetched struct {
@@ -25,7 +25,7 @@ type prefetched struct {
 	last  span          // by which Admit has let a call through
 	each  int64         // interval of those that are held, ns
 	use   usage         // slots
-	timer *time.Timer   // gives back what is not used
+	timer *time.Timer   // returns what is not used
 }
 
 func (m *prefetched) init(ahead time.Duration) {
@@ -38,9 +38,9 @@ func (s *span) forward(ns int64) {
 }
 
 // Admit implements limits.Limiter. It allows n now and returns 0, or reserves a slot for
-// the next Admit with the same n and returns how long to wait for it. The slot is lost if
+// the next Admit with the same n and returns the time to wait for it. The slot is lost if
 // that does not come in time. With Prefetch, slots for the next calls are reserved in the
-// same script; unused ones are given back if none was reserved behind them, and otherwise counted in
+// same script; unused ones are returned if none was reserved behind them, and otherwise counted in
 // Stats.LostSlots. Errors are those of [Pacer.Reserve]. It panics if n < 0.
 func (p *Pacer) Admit(ctx context.Context, n int64) (wait time.Duration, err error) {
 	mustNotBeNegative(n)
@@ -146,7 +146,7 @@ func (p *Pacer) leave(n int64) {
 	m.use.add(time.Since(m.began), max(1, m.ahead), n)
 }
 
-// keep has what is held given back when no call comes for the first slot in time.
+// keep has what is held returned when no call comes for the first slot in time.
 func (p *Pacer) keep() {
 	m := &p.ahead
 	switch {
@@ -161,7 +161,7 @@ func (p *Pacer) keep() {
 	}
 }
 
-// expire gives back what is held if no call came for its first slot.
+// expire returns what is held if no call came for its first slot.
 func (p *Pacer) expire() {
 	m := &p.ahead
 	m.turn <- struct{}{}
@@ -183,7 +183,7 @@ func (p *Pacer) expire() {
 	m.held = span{}
 }
 
-// Adjust takes delta more slots, or gives back those of the call that Admit has just let
+// Adjust takes delta more slots, or returns those of the call that Admit has just let
 // through; for other calls it returns [ErrStranded].
 func (p *Pacer) Adjust(ctx context.Context, delta int64, age time.Duration) error {
 	interval := p.paced.Load().interval
@@ -217,14 +217,14 @@ func (p *Pacer) Adjust(ctx context.Context, delta int64, age time.Duration) erro
 
 var _ limits.Limiter = (*Pacer)(nil)
 
-// A usage is how many units were used in the present span of time, and in the
+// A usage is the number of units used in the current span of time, and in the
 // one before.
 type usage struct {
 	began       time.Duration
 	now, before int64
 }
 
-// turn begins a new span when the present one is over.
+// turn begins a new span when the current one has ended.
 func (u *usage) turn(now, span time.Duration) {
 	switch since := now - u.began; {
 	case since >= 2*span:
@@ -240,7 +240,7 @@ func (u *usage) add(now, span time.Duration, n int64) {
 	u.now += n
 }
 
-// rate returns how many units are used in a span: as many as in the last one,
+// rate returns the number of units used in a span: as many as in the last one,
 // or in this one if those are more already.
 func (u *usage) rate(now, span time.Duration) int64 {
 	u.turn(now, span)

@@ -58,7 +58,7 @@ func (v *remote) onPacer(key string, m kinds.Rule, f func(*kinds.PaceHeld)) {
 
 func newRemote() *remote { return &remote{m: memory.New(), alive: map[string]time.Time{}} }
 
-// A line is a Client of a remote, with faults of its own.
+// A line is a Client of a remote, with its own faults.
 type line struct {
 	to     *remote
 	calls  atomic.Int64
@@ -67,7 +67,7 @@ type line struct {
 	delay  atomic.Int64 // replies come so many ns later
 
 	mu    sync.Mutex
-	fails error // replied at once, and nothing is done; or nil
+	fails error // replied immediately, and nothing is done; or nil
 	left  int   // after so many calls they fail; 0: as fails says
 }
 
@@ -84,7 +84,7 @@ func (l *line) fail(err error) {
 	l.fails = err
 }
 
-// newStore returns a store on a line of its own.
+// newStore returns a store on its own line.
 func (v *remote) newStore(t testing.TB, cfg Config) (*Store, *line) {
 	t.Helper()
 	l := &line{to: v}

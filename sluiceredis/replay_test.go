@@ -15,7 +15,7 @@ import (
 // # How is it shown that concurrent decisions are right?
 //
 // A script runs alone, so decisions have an order, and each replies the server's
-// clock: what was recorded by many goroutines at once, sorted by that clock, is
+// clock: what was recorded by many goroutines concurrently, sorted by that clock, is
 // one history, which a model that knows nothing of Redis must repeat, answer for
 // answer. Calls of the same microsecond may have come in any order; one that the
 // model repeats is looked for among them.
@@ -65,7 +65,7 @@ func anyOrder[A comparable, S any](records []record[A], state S, model func(S, r
 }
 
 // cellModel is section 1.4 of the definition, in the plainest way: one number,
-// the instant at which the bucket is empty.
+// the time at which the bucket is empty.
 func cellModel(limit, interval int64) func(int64, record[limits.Result]) (limits.Result, int64) {
 	depth := limit * interval
 	return func(tat int64, r record[limits.Result]) (limits.Result, int64) {

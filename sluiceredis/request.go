@@ -62,8 +62,8 @@ func signOf(spots []spot) sign {
 type request struct {
 	parts []part
 
-	// by is the limit that refuses, −1 if none does. If several do it is the first
-	// that never grants so many or, if there is none, the one that refuses longest.
+	// by is the limit that rejects, −1 if none does. If several do it is the first
+	// that never admits so many or, if there is none, the one that rejects longest.
 	by int
 
 	now  int64         // the server's clock, µs since 1970
@@ -75,9 +75,9 @@ type part struct {
 	spot
 	n int64
 
-	// res is, of a request that was granted, what this limit alone would have returned; of
-	// another whether it would have granted it, and what it holds. The limit of a pacer is
-	// how many calls of 1 may leave at once after idleness.
+	// res is, of a request that was admitted, what this limit alone would have returned; of
+	// another whether it would have admitted it, and what it holds. The limit of a pacer is
+	// the number of calls of 1 that may start together after idleness.
 	res limits.Result
 	end int64 // what the state returned for what was taken, or 0
 }
@@ -88,7 +88,7 @@ type single struct {
 	one [1]part
 }
 
-// granted reports whether all limits grant the request.
+// granted reports whether all limits admit the request.
 func (r *request) granted() bool { return r.by < 0 }
 
 // nothing reports whether r is for nothing.
@@ -125,7 +125,7 @@ func (r *request) equal(o *request) bool {
 	return true
 }
 
-// bulk returns how many units r is for that take a script long.
+// bulk returns the number of units of r for those that take a script long.
 func (r *request) bulk() (units int64) {
 	for i := range r.parts {
 		if p := &r.parts[i]; p.AtOnce() == kinds.SlidingAtOnce && p.n <= p.Most() {
@@ -150,14 +150,14 @@ func (r *request) decide(states []kinds.State) {
 	}
 }
 
-// forget forgets the ends of what was taken.
+// forget discards the ends of what was taken.
 func (r *request) forget() {
 	for i := range r.parts {
 		r.parts[i].end = 0
 	}
 }
 
-// judge finds the limit that refuses by these results.
+// judge finds the limit that rejects by these results.
 func (r *request) judge() {
 	worst := time.Duration(0)
 	r.by = -1

@@ -84,7 +84,7 @@ func TestLongReshard(t *testing.T) {
 				switch {
 				case errors.Is(err, ErrAmbiguous), err == context.DeadlineExceeded:
 					unknown[kind]++
-				case err == limits.ErrTimeout: // all are lent, or it could not be asked for long enough
+				case err == limits.ErrTimeout: // all are leased, or it could not be asked for long enough
 				case err != nil:
 					codes[kind+" "+reason(err)]++
 				case ok:
@@ -167,7 +167,7 @@ func TestLongReshard(t *testing.T) {
 // One master of three dies and has no replica. Where full coverage is not asked
 // for, who has nothing to do with it notices nothing; otherwise the cluster ends
 // itself within its timeout, which is a typed error. Nobody waits beyond his
-// deadline, and nothing is granted that is not counted.
+// deadline, and nothing is admitted that is not counted.
 func TestLongClusterLosesAMaster(t *testing.T) {
 	needLong(t)
 	for _, coverage := range []string{"no", "yes"} {

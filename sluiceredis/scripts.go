@@ -13,7 +13,7 @@ import (
 //     what was decided can then be computed again (see replay_test.go). No clock
 //     of a client decides anything.
 //   - It replies integers, first a code: 0, or negative if a key holds what it
-//     must not. Texts of errors differ between servers and are not looked at.
+//     must not. Error messages differ between servers and are not looked at.
 //   - It decides everything before it writes anything, so that an error leaves
 //     the keys as they were.
 //   - It names all keys, which share a hash tag, and gives each an expiry as
@@ -25,8 +25,8 @@ import (
 var lua embed.FS
 
 // takes and adds are the scripts that take from sets of limits of those kinds, or add to
-// limits without asking. A script has the rules of its kinds only, because Lua makes each
-// function anew in each call; takes make them only for what is not the usual bucket.
+// limits without asking. A script has the rules of its kinds only, because Lua creates each
+// function again in each call; takes make them only for what is not the usual bucket.
 var takes, adds = func() (takes, adds [1 << kinds.Count]*Script) {
 	for set := range takes {
 		parts := []string{"epoch", "limits"}

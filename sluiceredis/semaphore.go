@@ -16,7 +16,7 @@ var semaphoreScript = strictScript("semaphore", "epoch")
 
 // SemaphoreConfig configures a [Semaphore]. The zero value is usual.
 type SemaphoreConfig struct {
-	// Lease is how long permits stay lent without being renewed: after a crash
+	// Lease is the time for which permits are leased without being renewed: after a crash
 	// they come back within that time. 0 means 30 s; it is at least 100 ms and at
 	// most 52 days. Machines may differ during a rolling deploy; otherwise, in strict
 	// mode, they should have the same Lease.
@@ -29,11 +29,11 @@ type SemaphoreConfig struct {
 
 // # What can a lease promise?
 //
-// Permits that a machine took and never gave back, because it crashed, must come
-// back. So they are lent for a time, and the holder prolongs that as long as it
+// Permits that a machine took and never returned, because it crashed, must come
+// back. So they are leased for a time, and the holder prolongs that as long as it
 // lives. With one Redis that loses no data and whose clock does not step:
 //
-//  1. No more than the limit is believed to be held at any instant. A holder
+//  1. No more than the limit is believed to be held at any time. A holder
 //     believes from when it sent its request, which is earlier than the server
 //     counts from, and for a little less than the lease.
 //  2. What a holder that died held comes back within one lease.
@@ -43,14 +43,14 @@ type SemaphoreConfig struct {
 //     request arrives after the second, up to a lease later.
 //  5. Tokens rise strictly from grant to grant, also if the counter was lost.
 //  6. If the server drops one of the keys, as one that evicts does, nothing is
-//     lent twice: holders keep what they hold, and nothing more is lent until all
-//     leases of that moment would have ended. If it drops all keys, all is lent again.
+//     leased twice: holders keep what they hold, and nothing more is leased until all
+//     leases of that moment would have ended. If it drops all keys, all is leased again.
 //
 // It cannot promise mutual exclusion. A holder whose machine stops for longer
 // than the lease continues when it runs again, until it notices. If a clock is set
 // forward, or a failover loses what was written and the mode is not strict, everything
-// may be lent twice, for one lease at most. Only the called server can exclude that, by
-// refusing tokens lower than one that it has seen. Leases keep a system running after a
+// may be leased twice, for one lease at most. Only the called server can exclude that, by
+// rejecting tokens lower than one that it has seen. Leases keep a system running after a
 // crash; tokens keep it safe. (M. Kleppmann: How to do distributed locking, 2016.
 // Jepsen: etcd 3.4.3, 2020.)
 //
@@ -58,11 +58,11 @@ type SemaphoreConfig struct {
 //	holder  │──────── believes ───────│      from earlier, to earlier
 //	         renews  ▲       ▲
 
-// A Semaphore lends permits of which there are limit on all machines together.
+// A Semaphore leases permits of which there are limit on all machines together.
 // It is a limits.Semaphore: a cap on calls in flight for a gate.
 //
 // Callers of one machine are served in order; different machines compete. A release is
-// noticed at once on the same machine, and elsewhere with the next poll.
+// noticed immediately on the same machine, and elsewhere with the next poll.
 //
 // A Semaphore is safe for use by multiple goroutines. A timer renews its leases.
 type Semaphore struct {
@@ -80,7 +80,7 @@ type Semaphore struct {
 
 // Semaphore returns the semaphore called name. It returns an error if name is
 // empty, limit is negative or more than 10^15, or cfg is not possible. A limit of
-// 0 lends nothing.
+// 0 leases nothing.
 func (s *Store) Semaphore(name string, limit int64, cfg SemaphoreConfig) (*Semaphore, error) {
 	if err := checkName(name); err != nil {
 		return nil, err
@@ -101,7 +101,7 @@ func (s *Store) Semaphore(name string, limit int64, cfg SemaphoreConfig) (*Semap
 }
 
 // SetLimit changes the limit for requests of this machine from now on. If more than a
-// lower limit is lent already, it stays lent, and nothing is lent until there is room.
+// lower limit is leased already, it stays leased, and nothing is leased until there is room.
 // It returns an error and changes nothing if limit is negative or more than 10^15.
 func (s *Semaphore) SetLimit(limit int64) error {
 	if limit < 0 || limit > kinds.MostFixed {
@@ -126,10 +126,10 @@ var _ limits.Semaphore = (*Semaphore)(nil)
 // must be released. It waits no longer than longest, and not at all if that is ≤ 0;
 // limits.Never sets no bound. n = 0 takes nothing and never blocks.
 //
-// It returns ErrTooLarge at once if n is more than the limit, ctx.Err() if ctx ends,
+// It returns ErrTooLarge immediately if n is more than the limit, ctx.Err() if ctx ends,
 // ErrTimeout after longest, and [ErrOutage] if the server did not answer, whatever
 // the policy of the store. A request whose outcome is unknown is repeated, which is
-// safe: a lease has a name and is lent once. It panics if n < 0.
+// safe: a lease has a name and is leased once. It panics if n < 0.
 func (s *Semaphore) Acquire(ctx context.Context, n int64, longest time.Duration) (limits.Lease, error) {
 	l, err := s.acquire(ctx, n, longest)
 	if err != nil {
@@ -182,7 +182,7 @@ func (s *Semaphore) queue(ctx context.Context, n int64) (l *Lease, err error) {
 		return nil, ctx.Err()
 	}
 	// unknown is whether a request was given up that may be under way: a later
-	// one that is refused does not say what became of it.
+	// one that is rejected does not say what became of it.
 	id, unknown := s.store.unique(), false
 	defer func() {
 		switch {
@@ -205,11 +205,11 @@ func (s *Semaphore) queue(ctx context.Context, n int64) (l *Lease, err error) {
 		case errors.Is(err, ErrAmbiguous) && ctx.Err() == nil:
 			hint = s.poll // ask for the same lease again
 		case unknown && ctx.Err() != nil:
-			return nil, ctx.Err() // and what may have been lent is given back
+			return nil, ctx.Err() // and what may have been leased is returned
 		case err != nil:
 			return nil, err
 		}
-		// Machines that polled at the same instants would go on doing so.
+		// Machines that polled at the same times would go on doing so.
 		wait := min(hint, s.poll/2+rand.N(s.poll+1))
 		timer := time.NewTimer(max(wait, time.Millisecond))
 		select {
@@ -223,8 +223,8 @@ func (s *Semaphore) queue(ctx context.Context, n int64) (l *Lease, err error) {
 	}
 }
 
-// ask asks once. If l and err are nil nothing was free, and hint is how long the
-// first lease lasts if it is not renewed.
+// ask asks once. If l and err are nil nothing was free, and hint is the time that the first lease
+// lasts if it is not renewed.
 func (s *Semaphore) ask(ctx context.Context, id string, n int64) (l *Lease, hint time.Duration, err error) {
 	if s.store.alone {
 		s.store.stats.local.Add(1)
@@ -265,7 +265,7 @@ func (s *Semaphore) run(ctx context.Context, integers int, what string, args ...
 	return reply, err
 }
 
-// believed is how long after sending a request a lease is believed to last: less
+// believed is the time after sending a request for which a lease is believed to last: less
 // than it does, by what a clock may drift and a timer be late.
 func (s *Semaphore) believed() time.Duration { return s.lease - s.lease/1000 - 10*time.Millisecond }
 
@@ -310,7 +310,7 @@ func (s *Semaphore) drop(l *Lease) bool {
 	return true
 }
 
-// mostRenewed is how many leases one script renews.
+// mostRenewed is the maximum number of leases that one script renews.
 const mostRenewed = 500
 
 // renewAll renews every lease that is held here, and does so again in a while.
@@ -365,7 +365,7 @@ func (s *Semaphore) renewSome(leases []*Lease) bool {
 			l.timer.Reset(time.Until(l.until))
 		}
 		s.mu.Unlock()
-		if !held { // it is over, or was released meanwhile, perhaps before this
+		if !held { // it has ended, or was released meanwhile, perhaps before this
 			l.lose()
 			go s.giveBack(l.id, l.late)
 		}
@@ -374,8 +374,8 @@ func (s *Semaphore) renewSome(leases []*Lease) bool {
 }
 
 // giveBack releases the lease of that id, if there is one; late says that a request
-// for it may still arrive. While the server is away a timer tries again until the
-// lease has ended by itself.
+// for it may still arrive. While the server is unavailable a timer tries again until the
+// lease has ended on its own.
 func (s *Semaphore) giveBack(id string, late bool) {
 	args := []string{id}
 	if late {

@@ -26,7 +26,7 @@ func newSemaphore(t testing.TB, s *Store, name string, limit int64, cfg Semaphor
 	return sem
 }
 
-// lentBy returns how much is lent, as the server has it.
+// lentBy returns how much is leased, as the server has it.
 func lentBy(b *backend, sem *Semaphore) string {
 	used, _, _ := strings.Cut(b.redis.HGet(bg, sem.keys[0], "=").Val(), " ")
 	return used
@@ -71,7 +71,7 @@ func released(t *testing.T, sem *Semaphore, id string, late ...string) string {
 }
 
 // What the scripts reply: status, token in µs since the beginning, hint, how much
-// is lent, leases clamped.
+// is leased, leases clamped.
 func TestLeases(t *testing.T) {
 	onBackends(t, func(t *testing.T, b *backend) {
 		s, clock := b.freeze(t)
@@ -143,7 +143,7 @@ func TestLeases(t *testing.T) {
 	})
 }
 
-// strays is a client of which the first request to lend is not answered, and
+// strays is a client of which the first request to lease is not answered, and
 // arrives only when somebody says so. It tells of what is released.
 type strays struct {
 	Client
@@ -162,8 +162,8 @@ func (c strays) Run(ctx context.Context, s *Script, keys, args []string) ([]int6
 	return c.Client.Run(ctx, s, keys, args)
 }
 
-// A request that was given up may arrive when what it asks for was lent to the next
-// request for it, and released, or was given up, too: it lends nothing to nobody.
+// A request that was given up may arrive when what it asks for was leased to the next
+// request for it, and released, or was given up as well: it leases nothing to nobody.
 func TestRequestThatArrivesTooLate(t *testing.T) {
 	onBackends(t, func(t *testing.T, b *backend) {
 		for name, lend := range map[string]func(*Semaphore){
@@ -303,7 +303,7 @@ func TestRenewedForNobody(t *testing.T) {
 	})
 }
 
-// A reply that is lost does not lend twice, and does not keep what nobody holds.
+// A reply that is lost does not lease twice, and does not keep what nobody holds.
 func TestLendingWhenRepliesAreLost(t *testing.T) {
 	s := redistest.Start(t)
 	p := redistest.NewProxy(t, s.Addr)
@@ -324,7 +324,7 @@ func TestLendingWhenRepliesAreLost(t *testing.T) {
 				done <- l
 				return
 			}
-			if !errors.Is(err, ErrAmbiguous) && !errors.Is(err, ErrOutage) { // a silent server is away
+			if !errors.Is(err, ErrAmbiguous) && !errors.Is(err, ErrOutage) { // a silent server is unavailable
 				t.Error(err)
 			}
 			time.Sleep(ms)
@@ -361,7 +361,7 @@ func TestLendingWhenRepliesAreLost(t *testing.T) {
 	l.Release()
 }
 
-// More than the limit is never held, tokens rise in the order of grants, and all
+// More than the limit is never held, tokens rise in the order of admits, and all
 // comes back.
 func TestSemaphoreNeverLendsMoreThanItsLimit(t *testing.T) {
 	onBackends(t, func(t *testing.T, b *backend) {
@@ -553,6 +553,6 @@ func TestLendThatFailsAfterAnUnknownOutcome(t *testing.T) {
 		if l != nil || !errors.Is(err, errAway) {
 			t.Errorf("%v, %v", l, err)
 		}
-		synctest.Wait() // what may have been lent is given back
+		synctest.Wait() // what may have been leased is returned
 	})
 }

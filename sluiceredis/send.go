@@ -14,7 +14,7 @@ import (
 // Of what the server does for a decision most is for the script and not for the
 // limits: to find the script, to make its functions, to read the time, to reply.
 // Callers of one key share that: see gather. Callers of many keys, whose calls
-// are in one pipeline, share it, too: one script decides for all of them.
+// are in one pipeline, share it as well: one script decides for all of them.
 //
 //	pipeline   take a │ take b │ take c │ reserve d
 //	           └──────────────────────┘
@@ -25,10 +25,10 @@ import (
 //
 // A set of limits is as good as alone in such a script: what is wrong with one does not
 // matter to others. Only an answer that does not come is missing for all of them,
-// as for all in a pipeline. Sliding windows have scripts of their own, because each may
+// as for all in a pipeline. Sliding windows have their own scripts, because each may
 // write 10,000 units.
 
-// mostSets is how many sets one script decides. 64 buckets take the server 0.4 ms,
+// mostSets is the maximum number of sets that one script decides. 64 buckets take the server 0.4 ms,
 // and more would gain nothing.
 const mostSets = 64
 

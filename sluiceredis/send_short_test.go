@@ -86,7 +86,7 @@ func TestShortSetsShareAScript(t *testing.T) {
 	})
 }
 
-// A granting is a client that grants whatever a short set asks for.
+// A granting is a client that admits whatever a short set asks for.
 type granting struct{ unreachable }
 
 func (granting) Pipelines() int      { return 1 }

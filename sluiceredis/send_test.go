@@ -138,7 +138,7 @@ func TestShortPathDoesWhatTakeSetDoes(t *testing.T) {
 	})
 }
 
-// A bucket is forgotten when it is empty, and not before.
+// A bucket is discarded when it is empty, and not before.
 func TestTakeOfABucketExpires(t *testing.T) {
 	onBackends(t, func(t *testing.T, b *backend) {
 		s := b.store(t)
@@ -241,7 +241,7 @@ func TestBucketsOfAClusterAndInStrictMode(t *testing.T) {
 	}
 }
 
-// Callers of many keys at once are answered as if each were alone.
+// Callers of many keys at the same time are answered as if each were alone.
 func TestManyKeysManyCallers(t *testing.T) {
 	onBackends(t, func(t *testing.T, b *backend) {
 		l, err := b.store(t).Bucket("many", limits.Rate{Burst: 3, Count: 1, Per: time.Hour})

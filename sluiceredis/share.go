@@ -20,18 +20,18 @@ import (
 //	whole   capacity 16, interval 1 s, depth 16 s
 //	share   capacity  4, interval 4 s, depth 16 s    of 4 instances
 //
-// While the server answers, its grants to this process are put into the share, until
+// While the server answers, the units that it admits to this process are put into the share, until
 // it is full, and the share is never less full than the whole was found. So an instance
 // that has just used its part of the limit, or found it used up by others, has nothing
-// when the server goes away. On the way back it is the other way round: what the
-// share granted, and still holds, is taken from the whole before anything else
+// when the server becomes unavailable. On the way back it is the other way round: what the
+// share admitted, and still holds, is taken from the whole before anything else
 // for that key. With i of M instances cut off all of them together admit at
 // most (1 + i/M) times what the limit does, in any window. M counts the
 // instances that were there one count before, see beats: an instance that joined
 // later is not known, and has no share.
 
-// mostInstances is how many may share a limit: more would overflow what scripts
-// compute with.
+// mostInstances is the maximum number of instances that may share a limit: more would overflow what
+// scripts compute with.
 const mostInstances = 1000
 
 // followed returns the share of a limit that this process keeps up to date, if it does,
@@ -68,7 +68,7 @@ func (e *outageError) later(limit int64) limits.Result {
 	return limits.Result{Limit: limit, RetryAfter: max(time.Millisecond, e.retry)}
 }
 
-// keep keeps the share of a limit up to date: the server has granted so many units, and
+// keep keeps the share of a limit up to date: the server has admitted so many units, and
 // found is what it found, or nil if that is not known.
 func (s *Store) keep(a spot, found kinds.State, granted, now int64) {
 	share, among := s.followed(a.limit)
@@ -81,7 +81,7 @@ func (s *Store) keep(a spot, found kinds.State, granted, now int64) {
 	h.Close(false)
 }
 
-// report has the server take what a share has granted and still holds.
+// report has the server take what a share has admitted and still holds.
 func (s *Store) report(ctx context.Context, a spot) error {
 	share, among := s.followed(a.limit)
 	if share == nil {
@@ -112,7 +112,7 @@ func (s *Store) report(ctx context.Context, a spot) error {
 }
 
 // adjustHere makes that part of a correction which does not concern the server:
-// all of it if there is no server, and of what is given back that which was not
+// all of it if there is no server, and of what is returned that which was not
 // reported to the server. It returns the rest.
 func (s *Store) adjustHere(a spot, delta int64, age time.Duration, end int64) (rest int64, err error) {
 	if delta == 0 {
@@ -169,7 +169,7 @@ func (s *Store) adjustAway(a spot, delta int64, age time.Duration, err error) er
 	var away *outageError
 	switch {
 	case delta < 0 && err == nil:
-		_, _ = s.addHere(a.key, share, delta, age, 0) // it was granted to this process, so it is in the share
+		_, _ = s.addHere(a.key, share, delta, age, 0) // it was admitted to this process, so it is in the share
 	case delta > 0 && errors.As(err, &away):
 		s.local().Note(a.key, delta, a.Counts())
 		_, err = s.addHere(a.key, share, delta, age, 0)

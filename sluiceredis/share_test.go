@@ -16,13 +16,13 @@ import (
 	"github.com/sluice-go/sluice/sluiceredis/internal/outage"
 )
 
-// A grant is n units at an instant.
+// A grant is n units at a time.
 type grant struct {
 	at time.Duration
 	n  int64
 }
 
-// breaks returns by how much grants break the rate law of a bucket, times (m+i)/m:
+// breaks returns by how much admits break the rate law of a bucket, times (m+i)/m:
 // no window has more than that times capacity + W ÷ interval. It is exact, in
 // integers.
 func breaks(grants []grant, capacity int64, interval time.Duration, m, i int64) (worst int64) {
@@ -61,7 +61,7 @@ func TestBreaks(t *testing.T) {
 }
 
 // However many of the instances are cut off, whenever and for how long, all of them
-// together are granted no more than (1 + i/M) times the limit, in any window.
+// together are admitted no more than (1 + i/M) times the limit, in any window.
 func TestSharesObeyTheRateLaw(t *testing.T) {
 	const m = 4
 	for i := range int64(m + 1) {
@@ -106,8 +106,8 @@ func TestSharesObeyTheRateLaw(t *testing.T) {
 	}
 }
 
-// With one instance its share is the limit. Switching over and back it grants, at
-// exactly the same instants, what the server alone would have granted.
+// With one instance its share is the limit. Switching over and back it accepts, at
+// exactly the same times, what the server alone would have admitted.
 func TestSwitchingGrantsNoFreshBurst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, l := newRemote().newStore(t, Config{OnOutage: LocalShare, Instances: 1, ProbeInterval: 100 * ms})
@@ -133,7 +133,7 @@ func TestSwitchingGrantsNoFreshBurst(t *testing.T) {
 	})
 }
 
-// A share is as full as its own grants make it, and as the limit was found: exactly.
+// A share is as full as its own admits make it, and as the limit was found: exactly.
 func TestSharesAreKeptWarm(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		quota := limits.Rate{Burst: 16, Count: 1, Per: sec}
@@ -151,7 +151,7 @@ func TestSharesAreKeptWarm(t *testing.T) {
 			}
 			return res
 		}
-		// Its own: 3 of its share of 4, which leaks one each 4 s.
+		// Its own: 3 of its share of 4, which leaks one every 4 s.
 		a, _, la, _ := stores()
 		take(a, 3)
 		la.fail(errRefused)
@@ -176,7 +176,7 @@ func TestSharesAreKeptWarm(t *testing.T) {
 		if got, want := take(a, 3), (limits.Result{Limit: 4, Remaining: 2, RetryAfter: 4 * sec, ResetAfter: 8 * sec}); got != want {
 			t.Errorf("%+v, want %+v", got, want)
 		}
-		// A whole bucket, of which the other was refused: neither has anything left.
+		// A whole bucket, of which the other was rejected: neither has anything left.
 		a, b, la, lb := stores()
 		take(a, 16)
 		take(b, 1)
@@ -187,7 +187,7 @@ func TestSharesAreKeptWarm(t *testing.T) {
 				t.Errorf("%+v, want %+v", got, want)
 			}
 		}
-		// What was given back is not in the share any more.
+		// What was returned is not in the share any more.
 		a, _, la, _ = stores()
 		take(a, 3)
 		if err := a.on("k").Adjust(bg, -3, 0); err != nil {
@@ -274,8 +274,8 @@ func TestSharesOfAPacerObeyPauses(t *testing.T) {
 	})
 }
 
-// Windows, too: what was granted before the server went away is used here, and what
-// was granted here is used there.
+// Windows as well: what was admitted before the server became unavailable is used here, and what
+// was admitted here is used there.
 func TestSharesOfWindowsAreKeptWarm(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		time.Sleep(time.Until(time.Now().Truncate(time.Hour).Add(time.Hour + 20*time.Minute)))
@@ -376,7 +376,7 @@ func TestSharesOfAPacer(t *testing.T) {
 				t.Errorf("%+v", got)
 			}
 		}
-		// A slot of a share is given back to it.
+		// A slot of a share is returned to it.
 		for _, l := range lines {
 			l.fail(errRefused)
 		}
@@ -464,13 +464,13 @@ func TestInstances(t *testing.T) {
 	})
 }
 
-// However instances join, and whenever the server goes away from them, all together are
-// granted no more than (1 + i/M) times the limit; M are those that had counted each
+// However instances join, and whenever the server becomes unavailable from them, all together are
+// admitted no more than (1 + i/M) times the limit; M are those that had counted each
 // other before the first was cut off.
 func TestSharesWhileInstancesJoin(t *testing.T) {
 	const capacity = 1000
 	quota := limits.Rate{Burst: capacity, Count: 1, Per: time.Hour}
-	// all returns how much l is granted of all there is.
+	// all returns how much l is admitted of all there is.
 	all := func(l *Bucket) (n int64) {
 		for range 2 * capacity {
 			if res, err := l.Take(bg, "k", 1); err == nil && res.Allowed() {
@@ -605,7 +605,7 @@ func TestAliveScript(t *testing.T) {
 	})
 }
 
-// What a share of a sliding window granted is reported in scripts of 10,000 units. If one
+// What a share of a sliding window admitted is reported in scripts of 10,000 units. If one
 // of them fails, the next report is about the rest only.
 func TestStore_report_InPartsReportsEachUnitOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -12,10 +12,10 @@ import (
 
 // # How long may a server be silent?
 //
-// A server that cannot be reached says so at once, and calls are decided by the policy. One
+// A server that cannot be reached says so immediately, and calls are decided by the policy. One
 // that hangs, stopped or paused, says nothing, and each caller would wait for its Timeout. So
 // a caller waits only until nothing has come from the server for four times as long as usual,
-// and no less than a tenth of a second. Then the server is away: the policy decides, for this
+// and no less than a tenth of a second. Then the server is unavailable: the policy decides, for this
 // call and for all that come after it. The script stays under way, as each probe does, and
 // the first answer ends the outage:
 //
@@ -24,7 +24,7 @@ import (
 //	probes                 │ ├─────────────────────────┤   ├──── …
 //
 // What the script takes after its caller has left stays taken, as with every call of unknown
-// outcome: fewer calls leave than the limit allows, never more. Its answer, however late, is
+// outcome: fewer calls start than the limit allows, never more. Its answer, however late, is
 // measured: a server that has become slow is waited for from then on.
 //
 // To listen costs a goroutine, which doubles the time that a script takes on the same
@@ -34,19 +34,19 @@ import (
 // immediately.
 //
 // Silence is measured while this process is awake: if a tick comes late, so may the reply
-// that has been there for long, and the wait begins anew. A server that was not heard for a
+// that has been there for long, and the wait starts over. A server that was not heard for a
 // minute may need a new connection, and has the whole Timeout.
 
-// shortestPatience is how long a server may be silent at least.
+// shortestPatience is the time for which a server may always be silent.
 const shortestPatience = 100 * time.Millisecond
 
-// listenEvery is how often a caller listens. Probes always do.
+// listenEvery is the interval at which a caller listens. Probes always do.
 const listenEvery = 10 * time.Millisecond
 
-// ticks is in how many parts a caller listens, each at least as long as a usual round trip.
+// ticks is the number of parts in which a caller listens, each at least as long as a usual round trip.
 const ticks = 4
 
-// A hearing is a call whose caller may leave before it has ended. It is used again if the
+// A hearing is a call whose caller may start before it has ended. It is used again if the
 // caller did not.
 type hearing struct {
 	conduct  func()
@@ -77,7 +77,7 @@ func (h *hearing) end() (left bool) {
 // A silentError is why a caller has left.
 type silentError time.Duration
 
-// Error says how long the server was silent.
+// Error reports the time for which the server was silent.
 func (e silentError) Error() string { return fmt.Sprintf("no reply for %v", time.Duration(e)) }
 
 // Is reports that a deadline has passed.
@@ -93,7 +93,7 @@ func (s *Store) listens(c *sending, patience, longest time.Duration) bool {
 }
 
 // listen conducts c, and leaves it when its server has been silent for patience. The call
-// lasts for longest, and ends before if ctx is cancelled while listen waits.
+// lasts for longest, and ends before if ctx is canceled while listen waits.
 func (s *Store) listen(ctx context.Context, c *sending, patience, longest time.Duration) ([]int64, error) {
 	h, _ := s.hearings.Get().(*hearing)
 	if h == nil {
@@ -131,14 +131,14 @@ func (s *Store) listen(ctx context.Context, c *sending, patience, longest time.D
 	}
 }
 
-// An ear finds out how long a server has been silent.
+// An ear measures the time for which a server has been silent.
 type ear struct {
 	patience time.Duration
 	from     time.Time // silent since then
 	due      time.Time // the next tick
 }
 
-// next begins a tick, and returns how long it is.
+// next begins a tick, and returns its length.
 func (e *ear) next(now time.Time) time.Duration {
 	tick := (e.patience + ticks - 1) / ticks
 	e.due = now.Add(tick)

@@ -123,7 +123,7 @@ func TestSilence_OfASlowServer(t *testing.T) {
 }
 
 // What a script takes whose caller has left stays taken: the server and the share count it,
-// so fewer calls leave and never more.
+// so fewer calls start and never more.
 func TestSilence_WhatComesLateIsTaken(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		v := newRemote()
@@ -146,7 +146,7 @@ func TestSilence_WhatComesLateIsTaken(t *testing.T) {
 		}
 		l.lost.Store(false)
 		time.Sleep(5 * sec)
-		take() // reports what the share has granted
+		take() // reports what the share has admitted
 		for {
 			res, err := all.Take(bg, "k", 1)
 			if err != nil {
@@ -189,7 +189,7 @@ func TestSilence_OfThisProcess(t *testing.T) {
 }
 
 // A server that is stopped and goes on, also in strict mode: the policy decides, and a
-// semaphore lends nothing; then the server decides again.
+// semaphore leases nothing; then the server decides again.
 func TestSilence_OnRedis(t *testing.T) {
 	for _, strict := range []bool{false, true} {
 		server := redistest.Start(t)

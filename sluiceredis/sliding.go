@@ -12,13 +12,12 @@ import (
 //
 // It records each unit that it allows, which takes about 100 bytes and 2 µs of the
 // server: a limit of 20,000 takes 2 MB for each key that uses it up. One call takes at
-// most 10,000 units; beyond that use a [Fixed] or a [Bucket]. A refused call is not
+// most 10,000 units; beyond that use a [Fixed] or a [Bucket]. A rejected call is not
 // recorded and does not prolong the wait.
 //
-// Limit and window may be changed machine by machine. While machines use different
-// windows for one key, a call must fit all of them; with the same window the largest
-// limit counts. Numbers that no machine uses any more count for another 1 to 1¼ of their
-// windows.
+// Limit and window may be changed machine by machine. While machines use different windows for one
+// key, a call must fit all of them; with the same window the largest limit applies. Numbers that no
+// machine uses any more count for another 1 to 1¼ of their windows.
 //
 // A Sliding is safe for use by multiple goroutines.
 type Sliding struct{ limiters }
@@ -36,7 +35,7 @@ func (s *Store) Sliding(name string, limit int64, window time.Duration) (*Slidin
 	return w, nil
 }
 
-// OnOutage returns the same windows with a policy of their own for when the server
+// OnOutage returns the same windows with their own policy for when the server
 // cannot be asked. It panics if there is no such policy.
 func (w *Sliding) OnOutage(p OutagePolicy) *Sliding {
 	also := new(Sliding)

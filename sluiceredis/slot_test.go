@@ -43,7 +43,7 @@ func oneNode(t *testing.T) (*redistest.Server, *redis.ClusterClient) {
 	return nil, nil
 }
 
-// What slot.Of says the server says, too; and each slot has its tag.
+// What slot.Of says the server says as well; and each slot has its tag.
 func TestSlotsOfKeys(t *testing.T) {
 	t.Parallel()
 	s, _ := oneNode(t)
@@ -82,7 +82,7 @@ func TestSlotsOfKeys(t *testing.T) {
 	}
 }
 
-// On a cluster each slot has an epoch of its own, where scripts find it.
+// On a cluster each slot has its own epoch, where scripts find it.
 func TestStrictOnACluster(t *testing.T) {
 	t.Parallel()
 	_, c := oneNode(t)

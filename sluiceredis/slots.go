@@ -42,7 +42,7 @@ func (s *Store) askPacer(ctx context.Context, what string, a spot, args ...int64
 	return reply, err
 }
 
-// grant grants r from the first free slot, and returns the one behind it; slots are times
+// grant admits r from the first free slot, and returns the one behind it; slots are times
 // as long.
 func (r *pacing) grant(free, times int64, pauses kinds.Pauses, at time.Time) int64 {
 	r.at, r.wait, r.slot, r.pauses = at, time.Duration(max(0, free)), pauses.Now+free, pauses
@@ -70,7 +70,7 @@ func (s *Store) reserve(ctx context.Context, a spot, r *pacing) error {
 	return s.pacers.Do(ctx, a.sign(), r)
 }
 
-// reserveOrElse has slots reserved by the server or, if that is away, by this process.
+// reserveOrElse has slots reserved by the server or, if that is unavailable, by this process.
 func (s *Store) reserveOrElse(ctx context.Context, _ sign, requests []*pacing) error {
 	err := s.reserveSlots(ctx, requests)
 	var away *outageError
@@ -80,7 +80,7 @@ func (s *Store) reserveOrElse(ctx context.Context, _ sign, requests []*pacing) e
 	return err
 }
 
-// reserveSlots has requests for one pacer decided, in order, at one instant.
+// reserveSlots has requests for one pacer decided, in order, at the same time.
 func (s *Store) reserveSlots(ctx context.Context, requests []*pacing) error {
 	a := requests[0].spot
 	if err := s.report(ctx, a); err != nil {
@@ -148,7 +148,7 @@ func (s *Store) reserveHere(a spot, rule kinds.Rule, times int64, requests []*pa
 	})
 }
 
-// reserveAway has requests for slots decided while the server is away.
+// reserveAway has requests for slots decided while the server is unavailable.
 func (s *Store) reserveAway(requests []*pacing, away *outageError) error {
 	a, asked := requests[0].spot, uint64(0) // other requests only look
 	for _, r := range requests {
@@ -162,7 +162,7 @@ func (s *Store) reserveAway(requests []*pacing, away *outageError) error {
 		for _, r := range requests {
 			r.ok, r.open, r.at, r.wait, r.slot, r.pauses = r.takes > 0, true, time.Now(), 0, s.local().Server()*1000, kinds.Pauses{}
 		}
-		s.local().Note(a.key, 0, a.Counts()) // so that nothing of it is given back to the server
+		s.local().Note(a.key, 0, a.Counts()) // so that nothing of it is returned to the server
 		s.stats.open.Add(asked)
 		return nil
 	case LocalShare:
@@ -187,7 +187,7 @@ func (s *Store) reserveAway(requests []*pacing, away *outageError) error {
 	return err
 }
 
-// cancelSlots gives slots back, and reports whether that was possible.
+// cancelSlots returns slots, and reports whether that was possible.
 func (s *Store) cancelSlots(ctx context.Context, a spot, slots span) (back bool) {
 	end := slots.slot + slots.takes
 	if slots.here || s.alone {
@@ -198,7 +198,7 @@ func (s *Store) cancelSlots(ctx context.Context, a spot, slots span) (back bool)
 	return err == nil && reply[1] == 1
 }
 
-// giveBackSlots gives back the slots of callers that had left, the last first, so that
+// giveBackSlots returns the slots of callers that had left, the last first, so that
 // those before it are at the tail then.
 func (s *Store) giveBackSlots(_ sign, requests []*pacing) {
 	for i := len(requests) - 1; i >= 0; i-- {

@@ -24,40 +24,39 @@ type Config struct {
 	// Prefix begins every key. It must not contain braces. Empty means "sluice".
 	Prefix string
 
-	// Timeout is how long a call waits for the server's reply at most, unless its
+	// Timeout is the time for which a call waits for the server's reply at most, unless its
 	// context ends before. 0 means 1 s.
 	Timeout time.Duration
 
-	// Strict makes every limit count as used up when the server may have lost
+	// Strict treats every limit as used up when the server may have lost
 	// data, so that no burst is allowed twice: see Strict mode in the package
 	// comment. It must be the same on all machines. The first use of a server
-	// counts as a loss, too, unless [Store.Vouch] was called.
+	// counts as a loss as well, unless [Store.Vouch] was called.
 	Strict bool
 
 	// OnOutage is the policy for calls while the server does not answer, for limits
 	// that have no policy of their own. 0 means FailClosed.
 	OnOutage OutagePolicy
 
-	// Failures is how many scripts in a row must fail until the server counts as
-	// away, so that none is sent to it for a while. 0 means 3. A script fails if
-	// the server cannot be reached, does not reply in time, replies with an error
-	// such as LOADING, READONLY, CLUSTERDOWN or OOM, or refuses the credentials.
-	// A script whose caller gives up does not count, except at a deadline that left
-	// the server at least a tenth of Timeout. If the user has no access to some
-	// keys, OnOutage decides only the calls for these.
+	// Failures is the number of scripts in a row that must fail until the server is treated as
+	// unavailable, so that none is sent to it for a while. 0 means 3. A script fails if the server
+	// cannot be reached, does not reply in time, replies with an error such as LOADING, READONLY,
+	// CLUSTERDOWN or OOM, or rejects the credentials. A script whose caller gives up does not
+	// count, except at a deadline that left the server at least a tenth of Timeout. If the user has
+	// no access to some keys, OnOutage decides only the calls for these.
 	Failures int
 
-	// ProbeInterval is the longest time between two probes of a server that is away. The
+	// ProbeInterval is the longest time between two probes of a server that is unavailable. The
 	// time is 50 ms at first and doubles with each probe that fails; up to a
 	// quarter is taken off at random. 0 means 1 s.
 	ProbeInterval time.Duration
 
-	// Instances is how many instances of the program share the limits, for
+	// Instances is the number of instances of the program that share the limits, for
 	// LocalShare: 1 to 1000. 0 means that they count themselves, by a script
 	// every 3 s while they use the server. An instance counts until it has sent
 	// none for 10 s. An instance that starts, or was idle for 10 s, has no
-	// share until it has counted twice, 3 s apart: if the server goes away
-	// before, its calls are refused as by FailClosed. The bound that LocalShare
+	// share until it has counted twice, 3 s apart: if the server becomes unavailable
+	// before, its calls are rejected as by FailClosed. The bound that LocalShare
 	// promises does not include instances that start during an outage or in the
 	// 3 s before it.
 	Instances int
@@ -65,7 +64,7 @@ type Config struct {
 	// Notify, if not nil, is called when an outage begins, with the error of the last
 	// script, and when it ends, with nil. server names one of several servers; it is ""
 	// if there is only one, or if the client is not a [Topology] that knows the name.
-	// Notify is called in a goroutine of its own and never twice at once. Nothing waits
+	// Notify is called in its own goroutine and never twice at the same time. Nothing waits
 	// for it, and it may use the store.
 	Notify func(server string, err error)
 }
@@ -87,7 +86,7 @@ type Store struct {
 	pacers gather.Gatherer[sign, *pacing]
 
 	ways    gather.Gatherer[uint64, *sending] // what is under way, by number
-	most    uint64                            // how many of them there may be; 0: no bound, and nothing gathers
+	most    uint64                            // their maximum number; 0: no bound, and nothing gathers
 	nextWay atomic.Uint64
 
 	stats counters
@@ -189,7 +188,7 @@ func (s *Store) place(key string) string {
 }
 
 // run runs a script that replies its code, and what a code below 0 says about
-// a key as an error. It counts what became of it. If the server is away, or could
+// a key as an error. It counts what became of it. If the server is unavailable, or could
 // not be asked although there was time, the error is an outageError.
 func (s *Store) run(ctx context.Context, script *Script, keys, args []string) ([]int64, error) {
 	return s.runCall(ctx, &sending{call: ScriptCall{script, keys, args}})
@@ -278,9 +277,9 @@ type counters struct {
 // Stats is what a [Store] has done since it was made. All numbers but Away
 // and Instances only grow.
 type Stats struct {
-	Away      int64  // servers that are away now
-	Instances int64  // how many instances share the limits; 0 if unknown
-	Outages   uint64 // how often a server went away
+	Away      int64  // servers that are unavailable now
+	Instances int64  // the number of instances that share the limits; 0 if unknown
+	Outages   uint64 // the number of outages
 	Probes    uint64 // scripts that tested whether a server is back
 
 	Scripts    uint64 // scripts run, each one round trip
@@ -289,16 +288,16 @@ type Stats struct {
 	Failed     uint64 // scripts that certainly did not run: no connection, an error reply
 	Data       uint64 // keys found with unexpected data
 	Clamped    uint64 // states repaired that were impossible: the server's clock stepped back, or a limit other than a bucket shrank
-	Refunded   uint64 // units and slots given back
-	Stranded   uint64 // units that were too late to be given back
+	Refunded   uint64 // units and slots returned
+	Stranded   uint64 // units that were too late to be returned
 	LostSlots  uint64 // slots of pacers that stayed unused
 	LeasesLost uint64 // leases that ended before they were released
 	Epochs     uint64 // in strict mode: times that this store was the first to find that data may have been lost
 
 	Open     uint64 // requests let through uncounted, by FailOpen
 	Local    uint64 // requests decided in this process: by local shares, or without a Redis
-	Refused  uint64 // requests refused because the server did not answer
-	Reported uint64 // units granted by local shares and later reported to the server
+	Refused  uint64 // requests rejected because the server did not answer
+	Reported uint64 // units admitted by local shares and later reported to the server
 }
 
 // Stats returns what the store has done.

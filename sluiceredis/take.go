@@ -41,7 +41,7 @@ func (s *Store) decide(ctx context.Context, g sign, r *request) error {
 	return s.takes.Do(ctx, g, r)
 }
 
-// takeOrElse has requests decided by the server or, if that is away, by this process.
+// takeOrElse has requests decided by the server or, if that is unavailable, by this process.
 func (s *Store) takeOrElse(ctx context.Context, _ sign, requests []*request) error {
 	err := s.takeFromServer(ctx, requests)
 	if err == nil {
@@ -63,7 +63,7 @@ type taking struct {
 	wide [6]int64
 }
 
-// shortArgs is how many arguments a short set has: one request for one bucket. See
+// shortArgs is the number of arguments of a short set: one request for one bucket. See
 // lua/take.lua.
 const shortArgs = 3
 
@@ -77,8 +77,8 @@ func (t *taking) widen(reply []int64) []int64 {
 	return t.wide[:]
 }
 
-// call returns the call that takes what requests ask for, and how many numbers of its
-// reply are when a request will fit.
+// call returns the call that takes what requests ask for, and the number of numbers of its reply
+// that are when a request will fit.
 func (s *Store) call(requests []*request) (t *taking, whens int) {
 	t = new(taking)
 	call := &t.call
@@ -125,7 +125,7 @@ func (s *Store) call(requests []*request) (t *taking, whens int) {
 	return t, runs * each
 }
 
-// takeFromServer has requests for the same limits decided, in order, at one instant.
+// takeFromServer has requests for the same limits decided, in order, at the same time.
 func (s *Store) takeFromServer(ctx context.Context, requests []*request) error {
 	parts := requests[0].parts
 	for i := range parts {
@@ -192,7 +192,7 @@ func (s *Store) takeFromServer(ctx context.Context, requests []*request) error {
 	return nil
 }
 
-// giveBack gives back what was taken for callers that had left, the last first, so that
+// giveBack returns what was taken for callers that had left, the last first, so that
 // the slots of those before it are at the tail then.
 func (s *Store) giveBack(_ sign, requests []*request) {
 	for i := len(requests) - 1; i >= 0; i-- {
@@ -211,12 +211,12 @@ func (s *Store) giveBack(_ sign, requests []*request) {
 
 // # How are requests decided without a server?
 //
-// One limit after the other, and what was taken from some is given back if another
-// refuses, at once and exactly. Meanwhile it is missing, so that another request may be
-// refused that would have been granted; none is granted that should not be. While the
-// server is away each limit follows its own policy.
+// One limit after the other, and what was taken from some is returned if another
+// rejects, immediately and exactly. Meanwhile it is missing, so that another request may be
+// rejected that would have been admitted; none is admitted that should not be. While the
+// server is unavailable each limit follows its own policy.
 
-// takeAway has requests decided while their server is away.
+// takeAway has requests decided while their server is unavailable.
 func (s *Store) takeAway(requests []*request, away *outageError) error {
 	closed := true
 	for _, p := range requests[0].parts {
@@ -240,7 +240,7 @@ func (s *Store) takeAway(requests []*request, away *outageError) error {
 func (s *Store) takeHere(r *request, away *outageError) (err error) {
 	if away != nil {
 		r.sent = s.elapsed()
-		defer r.forget() // what was taken is given back by what is noted
+		defer r.forget() // what was taken is returned by what is noted
 	}
 	if len(r.parts) == 1 {
 		if _, err = s.decideHere(&r.parts[0], r.parts[0].n, away); err == nil {
@@ -275,14 +275,14 @@ func (s *Store) takeHere(r *request, away *outageError) (err error) {
 	return nil
 }
 
-// decideHere decides a request for n units of one limit in this process. It returns the
-// rule of the limit or of its share that has decided it, if any has.
+// decideHere decides a request for n units of one limit in this process. It returns the algorithm
+// of the limit or of its share that has decided it, if any has.
 func (s *Store) decideHere(p *part, n int64, away *outageError) (by kinds.Rule, err error) {
 	switch policy := s.policy(p.away); {
 	case away == nil:
 		by = p.Rule
 	case policy == FailOpen:
-		s.local().Note(p.key, 0, p.Counts()) // so that nothing of it is given back to the server
+		s.local().Note(p.key, 0, p.Counts()) // so that nothing of it is returned to the server
 		s.stats.open.Add(1)
 		p.res = open(p.limit, n)
 		return nil, nil
@@ -315,7 +315,7 @@ func (s *Store) decideHere(p *part, n int64, away *outageError) (by kinds.Rule, 
 	return by, nil
 }
 
-// takeBack gives back what decideHere has taken, to a share or to a limit of this
+// takeBack returns what decideHere has taken, to a share or to a limit of this
 // process.
 func (s *Store) takeBack(key string, by kinds.Rule, n, end int64, shared bool) {
 	if shared {

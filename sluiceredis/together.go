@@ -15,8 +15,8 @@ import (
 // # Why ask several limits in one script?
 //
 // "10 a second and 5,000 a day" are two limits, and a call must have both. Asked
-// one after the other, what the first gave must be given back when the second
-// refuses: two round trips more, meanwhile others are refused what is not used,
+// one after the other, what the first gave must be returned when the second
+// rejects: two round trips more, meanwhile others are rejected although the units are not used,
 // and sometimes it is too late. One script looks at all limits before it writes to
 // any:
 //
@@ -66,7 +66,7 @@ type joint struct {
 	formed atomic.Pointer[form]
 
 	mu   sync.Mutex
-	last *request // the request granted last, if slots were; see AdjustAll
+	last *request // the request admitted last, if slots were; see AdjustAll
 }
 
 var _ limits.Joint = (*joint)(nil)
@@ -107,7 +107,7 @@ type form struct {
 	sign  sign
 }
 
-// form returns how the limits of t are asked now. To make it anew for each call would
+// form returns how the limits of t are asked now. To create it again for each call would
 // take longer than all else that is done here for one.
 func (t *joint) form() *form {
 	f := t.formed.Load()
@@ -174,8 +174,8 @@ func (t *joint) AdmitAll(ctx context.Context, n []int64) (wait time.Duration, wh
 // AdjustAll implements limits.Joint: it is Adjust of limit i by delta[i]. If the
 // server cannot be asked, or one key holds what it must not, none is corrected.
 //
-// Slots of a pacer are given back only as a gate does it: with an age of 0, what
-// the set has granted last, and if no slot was taken since.
+// Slots of a pacer are returned only as a gate does it: with an age of 0, what
+// the set has admitted last, and if no slot was taken since.
 func (t *joint) AdjustAll(ctx context.Context, delta []int64, age time.Duration) []error {
 	all := make([]correction, len(t.limits))
 	for i, a := range t.form().spots {

@@ -156,7 +156,7 @@ func (r *togetherRun) compare(j *request) {
 	}
 }
 
-// giveBack gives back what was taken just now.
+// giveBack returns what was taken just now.
 func (r *togetherRun) giveBack(n []int64) {
 	delta := make([]int64, len(n))
 	for i := range n {

@@ -15,7 +15,7 @@ type modelLimit interface {
 	answer(now, n int64) limits.Result
 	// add takes n at now, without asking.
 	add(now, n int64)
-	// back gives back n that were taken at now, by the last call of the set, and
+	// back returns n that were taken at now, by the last call of the set, and
 	// returns how many.
 	back(now, n int64) int64
 }
@@ -146,7 +146,7 @@ func (f *modelFixed) back(_, n int64) int64 {
 	return n
 }
 
-// modelPacer lets a call leave in each interval, and makes up for what was missed.
+// modelPacer lets a call start in each interval, and catches up on what was missed.
 type modelPacer struct{ interval, missed, horizon, next int64 }
 
 // A slot so far ahead that nobody could have reserved it is nearer.

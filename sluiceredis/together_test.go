@@ -86,10 +86,10 @@ func TestTogether(t *testing.T) {
 			{0, []int64{0, 0, 0, 0}, -1, [4]limits.Result{res(3, 3, 0, 0), res(5, 5, 0, 0), res(6, 6, 0, 0), res(3, 3, 0, 0)}},
 			{0, []int64{2, 2, 1, 2}, -1, [4]limits.Result{
 				res(1, 3, 0, 2*sec), res(3, 5, 0, time.Minute), res(5, 6, 0, 24*time.Hour), res(1, 3, 0, 200*ms)}},
-			// The bucket refuses, and so none of the others has lost anything.
+			// The bucket rejects, and so none of the others has lost anything.
 			{0, []int64{2, 3, 5, 1}, 0, [4]limits.Result{
 				res(1, 3, sec, 2*sec), res(3, 5, 0, time.Minute), res(5, 6, 0, 24*time.Hour), res(1, 3, 0, 200*ms)}},
-			// Two refuse: the one that takes longer is named, although it is not the first.
+			// Two reject: the one that takes longer is named, although it is not the first.
 			{sec, []int64{3, 4, 0, 0}, 1, [4]limits.Result{
 				res(2, 3, sec, sec), res(3, 5, 59*sec, 59*sec), res(5, 6, 0, 24*time.Hour-sec), res(3, 3, 0, 0)}},
 			// One never will: that is named, whatever the others say.
@@ -169,7 +169,7 @@ func TestWhatCannotBeTogether(t *testing.T) {
 	}
 }
 
-// onMini returns a store of its own in a miniredis.
+// onMini returns its own store in a miniredis.
 func onMini(t *testing.T) *Store { return newBackend(t, redistest.Mini(t)).store(t) }
 
 // Whatever is in one of the keys, the error says which, and all are as they were.
@@ -252,7 +252,7 @@ func TestReplayOfConcurrentSets(t *testing.T) {
 		var stores []*Store
 		for range 3 {
 			s := b.storeOn(t, slow{b.client, 300 * time.Microsecond})
-			make := func() *joint { // each caller has a set of its own, and they are the same
+			make := func() *joint { // each caller has its own set, and they are the same
 				return newSet(t, s,
 					newLeaky(t, s, "replay/a", limits.Rate{Burst: 7, Count: 2000, Per: sec}).on("k"),
 					newLog(t, s, "replay/b", 20, 9*ms).on("k"),
@@ -313,8 +313,8 @@ func TestReplayOfConcurrentSets(t *testing.T) {
 	})
 }
 
-// A gate asks what can be asked together in one script, settles in one, and gives
-// back what something else refuses.
+// A gate asks what can be asked together in one script, settles in one, and returns what something
+// else rejects.
 func TestGateJoinsItsQuotas(t *testing.T) {
 	onBackends(t, func(t *testing.T, b *backend) {
 		s := b.store(t)
@@ -363,7 +363,7 @@ func TestGateJoinsItsQuotas(t *testing.T) {
 	})
 }
 
-// What is given back to a set is what each limit would give back.
+// What is returned to a set is what each limit would return.
 func TestTogetherAdjust(t *testing.T) {
 	onBackends(t, func(t *testing.T, b *backend) {
 		s, clock := b.freeze(t)
@@ -401,7 +401,7 @@ func TestTogetherAdjust(t *testing.T) {
 		adjust(0, []int64{-2, -2, -2, -2})
 		remain(5, 5, 5, 5)
 		take(2)
-		adjust(0, []int64{-1, 0, -2, -1}, nil, nil, nil, ErrStranded) // slots are given back whole
+		adjust(0, []int64{-1, 0, -2, -1}, nil, nil, nil, ErrStranded) // slots are returned whole
 		remain(4, 3, 5, 3)
 		adjust(0, []int64{0, 0, 0, -2})
 		adjust(0, []int64{0, 0, 0, -2}, nil, nil, nil, ErrStranded) // and once
@@ -413,7 +413,7 @@ func TestTogetherAdjust(t *testing.T) {
 		adjust(0, []int64{-1, -1, -1, -1}, nil, nil, nil, ErrStranded)
 		remain(4, 3, 5, 3)
 		clock.set(2 * sec)
-		adjust(2*sec, []int64{-1, -2, -1, -1}, ErrStranded, nil, ErrStranded, ErrStranded) // it has leaked, its window is over
+		adjust(2*sec, []int64{-1, -2, -1, -1}, ErrStranded, nil, ErrStranded, ErrStranded) // it has leaked, its window has ended
 		remain(5, 5, 5, 5)
 		adjust(0, []int64{7, 8, 9, 3})
 		remain(0, 0, 0, 2)
@@ -426,7 +426,7 @@ func TestTogetherAdjust(t *testing.T) {
 	})
 }
 
-// What was taken for callers who gave up meanwhile is given back by all limits.
+// What was taken for callers who gave up meanwhile is returned by all limits.
 func TestGoneCallersOfASetGiveBack(t *testing.T) {
 	onBackends(t, func(t *testing.T, b *backend) {
 		d := door{b.client, make(chan struct{}), make(chan struct{})}
@@ -459,7 +459,7 @@ func TestGoneCallersOfASetGiveBack(t *testing.T) {
 			d.pass <- struct{}{}
 		}
 		first.Wait()
-		// The last one is given back at about this time.
+		// The last one is returned at about this time.
 		for late := time.Now().Add(10 * time.Second); s.Stats().Refunded < 60 && time.Now().Before(late); {
 			runtime.Gosched()
 		}
@@ -471,7 +471,7 @@ func TestGoneCallersOfASetGiveBack(t *testing.T) {
 	})
 }
 
-// A set asks by the quotas and rates that its limits have now, and gives slots back
+// A set asks by the quotas and rates that its limits have now, and returns slots
 // that are as long as they were when it took them.
 func TestASetFollowsItsLimits(t *testing.T) {
 	onBackends(t, func(t *testing.T, b *backend) {

@@ -31,7 +31,7 @@ func newFixed(t testing.TB, s *Store, name string, cfg FixedConfig) *Fixed {
 	return f
 }
 
-// A step asks at an instant for n and expects an answer.
+// A step asks at a time for n and expects an answer.
 type step struct {
 	at   time.Duration
 	n    int64
@@ -86,7 +86,7 @@ func TestLog(t *testing.T) {
 		if n := b.redis.ZCount(bg, s.key("log1", "log", "k", ""), "(0", "+inf").Val(); n != 5 {
 			t.Errorf("%d are remembered", n)
 		}
-		// The clock steps back: nothing is granted twice, nobody is shut out for
+		// The clock steps back: nothing is admitted twice, nobody is shut out for
 		// longer than a window.
 		steps(t, clock, take, []step{
 			{0, 1, no(0, sec, sec)},
@@ -140,7 +140,7 @@ func TestFixedAnchored(t *testing.T) {
 			{1299 * ms, 1, no(0, ms, ms)},
 			{1300 * ms, 4, yes(1, sec)}, // and a window begins
 			{1400 * ms, 2, no(1, 900*ms, 900*ms)},
-			// The clock steps back by more than a window: the one in force goes
+			// The clock steps back by more than a window: the current one goes
 			// on, from now at the latest.
 			{0, 2, no(1, sec, sec)},
 			{999 * ms, 2, no(1, ms, ms)},
@@ -222,7 +222,7 @@ func TestWindowsRefuseWhatCannotBe(t *testing.T) {
 	}
 }
 
-// logModel keeps every instant; it is the definition. A window of less than a
+// logModel keeps every time; it is the definition. A window of less than a
 // microsecond has no place in it.
 func logModel(limit, window int64) func([]int64, record[limits.Result]) (limits.Result, []int64) {
 	return func(in []int64, r record[limits.Result]) (limits.Result, []int64) {
@@ -334,7 +334,7 @@ func TestReplayOfConcurrentWindows(t *testing.T) {
 	})
 }
 
-// Windows are forgotten when they are over, not before.
+// Windows are forgotten when they have ended, not before.
 func TestExpiryOfWindows(t *testing.T) {
 	onBackends(t, func(t *testing.T, b *backend) {
 		s := b.store(t)
@@ -369,7 +369,7 @@ func TestExpiryOfWindows(t *testing.T) {
 	})
 }
 
-// Who had gone is given back his own units of a log, not those that others were
+// Who had gone is returned his own units of a log, not those that others were
 // admitted after him: at most 2 in any second.
 func TestGoneCallersOfALogGiveBackTheirOwn(t *testing.T) {
 	onBackends(t, func(t *testing.T, b *backend) {

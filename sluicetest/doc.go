@@ -2,7 +2,7 @@
 // APIs. It enforces limits exactly, fails on request, and records every request so that
 // a test can check what the client did.
 //
-// In a testing/synctest bubble hours pass in milliseconds and every instant is exact:
+// In a testing/synctest bubble hours pass in milliseconds and every time is exact:
 //
 //	func TestMyClient(t *testing.T) {
 //		synctest.Test(t, func(t *testing.T) {

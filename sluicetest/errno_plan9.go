@@ -2,7 +2,7 @@ package sluicetest
 
 import "syscall"
 
-// How a connection fails, as the system says it: Plan 9 has texts for numbers.
+// How a connection fails, as the system says it: Plan 9 has strings in place of numbers.
 var (
 	errRefused = syscall.NewError("connection refused")
 	errReset   = syscall.NewError("connection reset")

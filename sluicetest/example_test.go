@@ -111,7 +111,7 @@ func ExampleHandler() {
 }
 
 // A whole test: a client that sends 1 request per second and obeys Retry-After runs for
-// an hour, during which the server refuses 60 requests.
+// an hour, during which the server throttles 60 requests.
 func TestExample(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := sluicetest.NewServer(

@@ -63,7 +63,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		s.book.ended(x.req)
 	})
 	// Before the client has the whole response: otherwise a client that calls again
-	// at once could be counted as one too many.
+	// immediately could be counted as one too many.
 	defer x.finish()
 	r = r.WithContext(context.WithValue(r.Context(), exchangeKey{}, x))
 	if r.Body != nil && r.Body != http.NoBody {

@@ -17,11 +17,11 @@ type Standing struct {
 	// 0. If a Limit has several parts, this is the one with the fewest left.
 	Limit  int64
 	Window time.Duration
-	// Remaining is how many more units may come now, and Reset the time until
+	// Remaining is the number of further units that may come now, and Reset the time until
 	// Remaining is at its maximum.
 	Remaining int64
 	Reset     time.Duration
-	// Refused reports that this limit refused the request. Wait is the time until
+	// Refused reports that this limit rejected the request. Wait is the time until
 	// the limit lets it in or, if the request was let in, another one of 1 unit; 0
 	// if that is now or never, or depends on when another request ends.
 	Wait    time.Duration
@@ -38,7 +38,7 @@ type Standing struct {
 type Family func(h http.Header, s Standing)
 
 // RetryAfter writes the Retry-After of RFC 9110 in seconds, at least 1, when a request
-// is refused, and nothing otherwise.
+// is rejected, and nothing otherwise.
 func RetryAfter(h http.Header, s Standing) {
 	if s.Refused {
 		h.Set("Retry-After", whole(max(1, seconds(s.Wait))))
@@ -46,7 +46,7 @@ func RetryAfter(h http.Header, s Standing) {
 }
 
 // GitHub writes X-RateLimit-Limit, -Remaining, -Used, -Reset in seconds since 1970, and
-// -Resource with the name of the limit. As at GitHub, a refusal has no Retry-After; its
+// -Resource with the name of the limit. As at GitHub, a rejection has no Retry-After; its
 // status there is 403 or 429.
 func GitHub(h http.Header, s Standing) {
 	h.Set("X-Ratelimit-Limit", whole(s.Limit))
@@ -57,7 +57,7 @@ func GitHub(h http.Header, s Standing) {
 }
 
 // OpenAI writes X-RateLimit-Limit-Requests, -Remaining-Requests and -Reset-Requests, a
-// duration such as 6m0s or 12ms. When a request is refused it also writes Retry-After
+// duration such as 6m0s or 12ms. When a request is rejected it also writes Retry-After
 // and Retry-After-Ms. The name of the limit, such as tokens, replaces "requests".
 func OpenAI(h http.Header, s Standing) {
 	unit := s.unit()

@@ -27,7 +27,7 @@ func lines(h http.Header) string {
 }
 
 // In the bubble it is 2000-01-01 00:00:00 UTC, 946684800, when the server is
-// made. The first request comes 1.25 s later, the second, which is refused, 0.1 s
+// made. The first request comes 1.25 s later, the second, which is rejected, 0.1 s
 // after it.
 func TestFamily(t *testing.T) {
 	quota := sluicetest.Limit{Quota: 1, Window: time.Minute}

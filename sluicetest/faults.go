@@ -112,7 +112,7 @@ func CutBody(n int64) Layer {
 	mustNotBeNegative("CutBody", n)
 	return before(func(_ http.ResponseWriter, x *exchange) {
 		x.mark(n, func() {
-			// The HTTP/2 server of net/http writes in a goroutine of its own and
+			// The HTTP/2 server of net/http writes in its own goroutine and
 			// does not report when it has: a flush only requests it.
 			if x.req.Proto == "HTTP/2.0" {
 				x.wait(time.Millisecond)

@@ -140,7 +140,7 @@ func TestStall(t *testing.T) {
 	})
 }
 
-// The server notices at once that a client gives up, even if it has not read the body of
+// The server notices immediately that a client gives up, even if it has not read the body of
 // the request.
 func TestDelay_ClientGivesUp(t *testing.T) {
 	for _, tt := range []struct {
@@ -217,7 +217,7 @@ func TestCut(t *testing.T) {
 			{"cut no body", sluicetest.CutBody(4), `200 ok`, 3, 1},
 		} {
 			srv, c := t.serve(tt.layer)
-			// Not a GET: net/http sends that again by itself.
+			// Not a GET: net/http sends that again on its own.
 			resp, err := c.Post(t.scheme+"://a.test", "text/plain", strings.NewReader("x"))
 			got := fmt.Sprint(err)
 			if err == nil {

@@ -11,7 +11,7 @@ import (
 )
 
 // A Limit is what a server allows: a rate, a quota, a number of requests in flight, or
-// several of these. A request that one of them refuses is counted by none.
+// several of these. A request that one of them rejects is counted by none.
 //
 // A limit counts requests, or with a Cost the units that they cost: LLM tokens, points,
 // bytes.
@@ -20,35 +20,34 @@ type Limit struct {
 	// headers. A limit with a Cost needs one.
 	Name string
 
-	// Count per Per is the rate: Burst units may come at once, and one more every
+	// Count per Per is the rate: Burst units may come together, and one more every
 	// Per/Count, without rounding. 0 per 0 means no rate. A Burst of 0 means 1.
 	Count int64
 	Per   time.Duration
 	Burst int64
 
-	// Quota is how many units may come in each Window. The first window begins
+	// Quota is the number of units that may come in each Window. The first window begins
 	// when the server is made, the next one when it ends. 0 in 0 means no quota.
 	Quota  int64
 	Window time.Duration
 
-	// Concurrency is how many requests may be in flight. 0 means unlimited.
+	// Concurrency is the maximum number of requests in flight. 0 means unlimited.
 	Concurrency int64
 
-	// Cost returns how many units of the rate and of the quota a request takes,
-	// by its header and its whole body. Settle corrects that later. nil means 1;
-	// a negative cost counts as 0. It must not read r.Body, and may be called by
-	// several goroutines at once. A request that costs more than Burst or Quota
-	// is always refused.
+	// Cost returns the number of units of the rate and of the quota that a request takes, by its
+	// header and its whole body. Settle corrects that later. nil means 1; a negative cost is
+	// treated as 0. It must not read r.Body, and may be called by several goroutines concurrently.
+	// A request that costs more than Burst or Quota is always rejected.
 	Cost func(r *http.Request, body []byte) int64
 
-	// Key groups requests: each key has a limit of its own. nil means one limit
+	// Key groups requests: each key has its own limit. nil means one limit
 	// for all requests.
 	Key func(r *http.Request) string
 
-	// Status is the status of a refusal. 0 means 429.
+	// Status is the status of a rejection. 0 means 429.
 	Status int
 
-	// Body is the body of a refusal. If it begins with {, its type is JSON. Empty
+	// Body is the body of a rejection. If it begins with {, its type is JSON. Empty
 	// means a line of text.
 	Body string
 
@@ -56,8 +55,8 @@ type Limit struct {
 	Family Family
 }
 
-// Enforce passes requests that are within all limits and refuses all others. A request
-// that one limit refuses is counted by none. If several refuse it, it is refused by the
+// Enforce passes requests that are within all limits and rejects all others. A request
+// that one limit rejects is counted by none. If several reject it, it is rejected by the
 // one with the longest wait, or by the first of these.
 //
 //	sluicetest.Enforce(
@@ -67,7 +66,7 @@ type Limit struct {
 //
 // The time that counts is when a request reaches this layer or, if a limit has a Cost,
 // when its body has been read. If one Enforce encloses another, the outer one also counts
-// what the inner one refuses.
+// what the inner one rejects.
 //
 // It panics if a number of a limit is negative, if only one of two fields that belong
 // together is set, or if Burst times Per is more than 292 years.
@@ -179,7 +178,7 @@ func (e *enforcer) asked(x *exchange, r *http.Request) []*charge {
 	return asked
 }
 
-// decide counts a request, or refuses it: then by is the limit that refuses. It reads the
+// decide counts a request, or rejects it: then by is the limit that rejects. It reads the
 // clock under the lock, so that requests are decided in the order of their times.
 func (e *enforcer) decide(x *exchange, asked []*charge) (by int, standings []Standing) {
 	e.mu.Lock()

@@ -15,7 +15,7 @@ import (
 
 const ms = time.Millisecond
 
-// statusAt sends a request at each instant and returns the statuses.
+// statusAt sends a request at each time and returns the statuses.
 func statusAt(t *testing.T, c *http.Client, url string, at ...time.Duration) []int {
 	t.Helper()
 	start := time.Now()
@@ -167,7 +167,7 @@ func TestEnforce_Key(t *testing.T) {
 	}
 }
 
-// One Layer in two servers, or twice in one, counts anew.
+// One Layer in two servers, or twice in one, counts again.
 func TestLayer_EachUseCountsForItself(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		limit := sluicetest.Enforce(sluicetest.Limit{Quota: 1, Window: time.Hour})

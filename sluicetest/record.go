@@ -39,7 +39,7 @@ type Request struct {
 	// Path is the path with the query, as it was sent.
 	Path   string
 	Header http.Header
-	// BodyLen is how many bytes of the body were read, by a handler or a layer:
+	// BodyLen is the number of bytes of the body that were read, by a handler or a layer:
 	// see [ReadBody]. Body has the first 64 KiB of them.
 	BodyLen int64
 	Body    []byte
@@ -49,11 +49,11 @@ type Request struct {
 	Conn    int
 	NewConn bool
 
-	// Status is the status of the response, 0 if there was none. Sent is how many
-	// bytes of a body the handlers wrote.
+	// Status is the status of the response, 0 if there was none. Sent is the number of bytes of a
+	// body that the handlers wrote.
 	Status int
 	Sent   int64
-	// Refused is the name of the [Limit] that refused the request, if it has one,
+	// Refused is the name of the [Limit] that rejected the request, if it has one,
 	// and the reason; empty if none did. RetryAt is the time before which the
 	// request should not be sent again, by the limit or by the Retry-After that
 	// was sent; 0 if there was neither.
@@ -75,11 +75,11 @@ type Conn struct {
 	// If Open is true, Closed is 0.
 	Opened, Closed time.Duration
 	Open           bool
-	// Requests is how many requests arrived on it.
+	// Requests is the number of requests that arrived on it.
 	Requests int
 }
 
-// keptBody is how much of the body of a request is recorded.
+// keptBody is the part of the body of a request that is recorded.
 const keptBody = 64 << 10
 
 // Record returns what has happened so far.

@@ -187,7 +187,7 @@ func (s *Server) resetAll() {
 	}
 }
 
-// Close breaks all connections, refuses new ones, and waits until all goroutines of the
+// Close breaks all connections, rejects new ones, and waits until all goroutines of the
 // server are done. A [Handler] must return when the context of its request is done.
 // Closing twice is harmless.
 func (s *Server) Close() {

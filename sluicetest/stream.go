@@ -6,15 +6,15 @@ import (
 	"time"
 )
 
-// Stream answers r with server-sent events, for use in a [Handler]. It sends the header at
-// once and the events evenly over d, the last one after d. Events are written as on the
-// wire, without the empty line that ends each:
+// Stream answers r with server-sent events, for use in a [Handler]. It sends the header immediately
+// and the events evenly over d, the last one after d. Events are written as on the wire, without
+// the empty line that ends each:
 //
 //	sluicetest.Stream(w, r, 4*time.Second, `data: {"text":"Hi"}`, `data: [DONE]`)
 //
-// The header says what the handler has set, and Content-Type: text/event-stream. Stream
-// returns how many events were sent: fewer than there are if the client gave up or the
-// server was closed.
+// The header says what the handler has set, and Content-Type: text/event-stream. Stream returns the
+// number of events that were sent: fewer than there are if the client gave up or the server was
+// closed.
 func Stream(w http.ResponseWriter, r *http.Request, d time.Duration, events ...string) (sent int) {
 	x := exchangeOf(r)
 	w.Header().Set("Content-Type", "text/event-stream")

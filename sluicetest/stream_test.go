@@ -24,7 +24,7 @@ func streams(d time.Duration, sent chan<- int, events ...string) sluicetest.Laye
 	}))
 }
 
-// The header arrives before the first event, and each event at its instant.
+// The header arrives before the first event, and each event at its time.
 func TestStream_Instants(t *testing.T) {
 	everyWay(t, func(t way) {
 		sent := make(chan int, 1)

@@ -7,11 +7,10 @@ import (
 	"time"
 )
 
-// Settle corrects what r cost in the limits called name: used is what it really used, once
-// that is known. A handler calls it, at any time and any number of times; the last call
-// counts. What r used less than before is free at once. What it used more is taken, even
-// if it does not fit, so later requests wait longer. A quota whose window has ended does
-// not change.
+// Settle corrects what r cost in the limits called name: used is what it really used, once that is
+// known. A handler calls it, at any time and any number of times; the last call applies. What r
+// used less than before is free immediately. What it used more is taken, even if it does not fit,
+// so later requests wait longer. A quota whose window has ended does not change.
 //
 //	sluicetest.Settle(r, "tokens", promptTokens+completionTokens)
 //
@@ -41,7 +40,7 @@ type charge struct {
 	usage  *usage        // the rest is guarded by e.mu
 	at     time.Duration // when it was decided
 	cost   int64
-	reason string // why the limit refuses it, or ""
+	reason string // why the limit rejects it, or ""
 }
 
 // leave ends the request.
@@ -71,7 +70,7 @@ func (c *charge) settle(clock func() time.Duration, used int64) {
 	c.cost = used
 }
 
-// Why a limit refuses a request.
+// Why a limit rejects a request.
 const (
 	tooMany  = "concurrency"
 	usedUp   = "quota"

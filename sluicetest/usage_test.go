@@ -111,8 +111,8 @@ func TestEnforce_CostLeavesTheBody(t *testing.T) {
 	})
 }
 
-// What one of several limits refuses is counted by none, and the limit with the longest
-// wait is the one that refuses.
+// What one of several limits rejects is counted by none, and the limit with the longest
+// wait is the one that rejects.
 func TestEnforce_SeveralLimits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := sluicetest.NewServer(sluicetest.Enforce(
@@ -179,7 +179,7 @@ type brokenReader struct{}
 
 func (brokenReader) Read([]byte) (int, error) { return 0, io.ErrUnexpectedEOF }
 
-// What was used less than estimated is free at once, what was used more is owed.
+// What was used less than estimated is free immediately, what was used more is owed.
 func TestSettle(t *testing.T) {
 	type call struct {
 		at     time.Duration
@@ -258,7 +258,7 @@ func TestSettle_Misuse(t *testing.T) {
 	})
 }
 
-// A model of two limits that counts everything anew for each request, with fractions.
+// A model of two limits that counts everything again for each request, with fractions.
 type model struct {
 	events []modelEvent // in order of time
 	grants []modelGrant

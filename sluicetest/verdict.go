@@ -31,13 +31,13 @@ func (r Record) Arrivals() []time.Duration {
 	return at
 }
 
-// Refused returns how many requests a limit refused.
+// Refused returns the number of requests that a limit rejected.
 func (r Record) Refused() int {
 	return len(r.Where(func(q Request) bool { return q.Refused != "" }).Requests)
 }
 
-// MostInFlight returns the largest number of requests that were in flight at once,
-// including those that a limit refused.
+// MostInFlight returns the largest number of requests that were in flight at the same time,
+// including those that a limit rejected.
 func (r Record) MostInFlight() int {
 	var ends []int64
 	for _, q := range r.Requests {
@@ -95,13 +95,13 @@ func (r Record) Within(n int, per time.Duration) error {
 
 // Obeyed returns an error if a request arrived too early: after the end of an earlier
 // request to the same host, and before the RetryAt of that. A request that arrived at
-// the very instant of that end may have been on its way and is not an error.
+// the very time of that end may have been on its way and is not an error.
 //
-// If a limit refused the earlier request, or its status was 403, 429, 503, 529 or a
+// If a limit rejected the earlier request, or its status was 403, 429, 503, 529 or a
 // redirect, its RetryAt holds for all requests to the host. After any other status, such
 // as 500 with a Retry-After, it holds only for the same request sent again: one with the
 // same method, path and query, and the same body as far as both were read. Different
-// calls that agree in all of these count as one, so a test that makes several at once
+// calls that agree in all of these count as one, so a test that makes several concurrently
 // should give each its own path.
 func (r Record) Obeyed() error {
 	hosts := make(map[string][]Request) // those with a RetryAt, by host

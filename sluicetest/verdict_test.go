@@ -28,7 +28,7 @@ func check(t *testing.T, what string, err error, want string) {
 	}
 }
 
-// at is a record of requests to a.test at these instants.
+// at is a record of requests to a.test at these times.
 func at(instants ...time.Duration) (r sluicetest.Record) {
 	for i, d := range instants {
 		r.Requests = append(r.Requests, sluicetest.Request{Number: i + 1, Method: "GET", Host: "a.test", Path: "/", Arrived: d})

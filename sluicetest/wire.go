@@ -15,7 +15,7 @@ import (
 // what the kernel gives a socket: a buffer in each direction, and a way to be reset. All
 // waiting is done on a sync.Cond, which does not stop the clock.
 
-// buffered is how many bytes may be on their way in one direction before a writer waits.
+// buffered is the number of bytes that may be on their way in one direction before a writer waits.
 const buffered = 1 << 20
 
 // A stream is one direction of a connection.

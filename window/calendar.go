@@ -11,7 +11,7 @@ import (
 type Calendar int
 
 const (
-	Minute Calendar = iota + 1 // each minute
+	Minute Calendar = iota + 1 // every minute
 	Hour                       // each hour
 	Day                        // 00:00
 	Week                       // Monday, 00:00
@@ -34,16 +34,16 @@ func (c Calendar) String() string {
 // of the day before. In Havana midnight is struck twice in autumn, and in Apia
 // 30 December 2011 was left out altogether.
 //
-// So a day, week or month begins at the first instant at which the local clock
+// So a day, week or month begins at the first time at which the local clock
 // shows its first midnight or anything later. Between two changes of the clock
-// local time is an instant plus an offset, so it is enough to look at each of
+// local time is a time plus an offset, so it is enough to look at each of
 // these stretches around midnight. A day is then 23, 24 or 25 hours long, or
 // whatever the place has decreed, and the days cover all of time.
 //
 // Hours and minutes are cut at changes of the clock instead: the hour that is
 // struck twice is two windows, not one of two hours.
 
-// bounds returns the window of c that contains the instant at, in nanoseconds
+// bounds returns the window of c that contains the time at, in nanoseconds
 // of Unix time like the result: from start up to but not including end.
 func (c Calendar) bounds(at int64, loc *time.Location) (start, end int64) {
 	if loc == nil {
@@ -57,7 +57,7 @@ func (c Calendar) bounds(at int64, loc *time.Location) (start, end int64) {
 		return clockBounds(t, 3600)
 	}
 	// Where the clock was put back across midnight its date is that of a day
-	// that is over; hence the loop.
+	// that has ended; hence the loop.
 	from, to := c.days(t, 0)
 	for i := 1; !firstShown(to, loc).After(t); i++ {
 		from, to = c.days(t, i)
@@ -83,7 +83,7 @@ func (c Calendar) days(t time.Time, i int) (from, to time.Time) {
 	return midnight(i), midnight(i + 1)
 }
 
-// firstShown returns the first instant at which clocks at loc show what a clock
+// firstShown returns the first time at which clocks at loc show what a clock
 // in UTC shows at shown, or more.
 //
 // Changes of the clock are searched for here, without Time.ZoneBounds: on 31 December of

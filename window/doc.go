@@ -1,4 +1,4 @@
-// Package window allows at most N units per window of time, and refuses the rest at once.
+// Package window allows at most N units per window of time, and rejects the rest immediately.
 //
 //	recent, err := window.NewSliding(window.Quota{Limit: 300, Window: 20 * time.Second})
 //	…
@@ -18,21 +18,20 @@
 //	calendar             no                              yes
 //
 // Use a [Sliding] unless the other side counts from 00:00 as well, or N is so large
-// that 16·N bytes are too much. Both decide at once and never wait. To wait until a
+// that 16·N bytes are too much. Both decide immediately and never wait. To wait until a
 // call fits, pass them to sluice.NewQueue or, together with other limits, to a
-// sluice.Gate. All N may still leave at one instant: to space calls
+// sluice.Gate. All N may still leave at the same time: to space calls
 // evenly use package pacer. If up to twice N in a window does no harm, package
 // leaky needs 8 bytes where a Sliding needs 16·N.
 //
 // # What differs from the usual versions
 //
-// The sliding window is mostly shown as a sorted set, with milliseconds for both
-// the score and the member. Calls of one millisecond are then one call; calls
-// are added before they are counted, so that refused ones count and a caller
-// that keeps trying is never let in again; period·1000 overflows 32 bits after
-// 24 days; and the clock is that of each caller. Here each call counts, a refused one
-// leaves no trace, durations saturate, and only the monotonic clock counts. Each of these
-// has a test.
+// The sliding window is mostly shown as a sorted set, with milliseconds for both the score and the
+// member. Calls of one millisecond are then one call; calls are added before they are counted, so
+// that rejected ones count and a caller that keeps trying is never let in again; period·1000
+// overflows 32 bits after 24 days; and the clock is that of each caller. Here each call counts, a
+// rejected one leaves no trace, durations saturate, and only the monotonic clock is used. Each of
+// these has a test.
 //
 // The fixed window is mostly shown as a counter that expires, without the warning
 // that 2·N calls can pass within a moment around an edge.

@@ -10,8 +10,7 @@ import (
 	"github.com/sluice-go/sluice/window"
 )
 
-// At most three in any hour. A refusal is not counted, and says when to come
-// back.
+// At most three in any hour. A rejection is not counted, and says when to retry.
 func Example() {
 	quota := limits.Must(window.NewSliding(window.Quota{Limit: 3, Window: time.Hour}))
 	for range 4 {
@@ -25,7 +24,7 @@ func Example() {
 	// false 0 1h0m0s
 }
 
-// 5,000 per day from 00:00 in Berlin, beside 300 in any 20 s.
+// 5,000 per day from 00:00 in Berlin, next to 300 in any 20 s.
 func ExampleNewFixed_calendar() {
 	berlin := time.FixedZone("CET", 3600) // or time.LoadLocation("Europe/Berlin")
 	daily := limits.Must(window.NewFixed(window.Quota{Limit: 5000, Calendar: window.Day, Location: berlin}))

@@ -20,10 +20,10 @@ import (
 // by the same edges, that is right. Otherwise use a [Sliding], which never lets more than
 // its limit pass in any window, or half the limit.
 //
-// With a calendar the wall clock counts. If the clock is put back, the Fixed stays in its
+// With a calendar the wall clock is used. If the clock is put back, the Fixed stays in its
 // window until the clock has caught up, or for the length of the window: nothing is
-// allowed twice, and no call is refused for longer than that. If the clock is put forward
-// over an edge, one window begins. Without a calendar only the monotonic clock counts.
+// allowed twice, and no call is rejected for longer than that. If the clock is put forward
+// over an edge, one window begins. Without a calendar only the monotonic clock is used.
 //
 // Most programs need only [Fixed.Take]. A Fixed is also a limits.Limiter, for a
 // sluice.Gate or sluice.NewQueue; Take then bypasses their queue.
@@ -34,7 +34,7 @@ import (
 // and needs no closing. Made in a testing/synctest bubble, it belongs to that
 // bubble.
 type Fixed struct {
-	epoch time.Time // what monotonic instants count from
+	epoch time.Time // what monotonic times count from
 
 	mu    sync.Mutex
 	quota Quota
@@ -56,7 +56,7 @@ func NewFixed(quota Quota) (*Fixed, error) {
 	return &Fixed{epoch: time.Now(), quota: quota, rule: rule}, nil
 }
 
-// read reads both clocks, at the same instant.
+// read reads both clocks, at the same time.
 func (c *Fixed) read() (now time.Duration, wall int64) {
 	t := time.Now()
 	return t.Sub(c.epoch), t.UnixNano()
@@ -73,16 +73,16 @@ func (c *Fixed) Take(n int64) limits.Result {
 	return c.rule.Take(&c.state, now, wall, n)
 }
 
-// Quota returns the quota in force.
+// Quota returns the current quota.
 func (c *Fixed) Quota() Quota {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.quota
 }
 
-// SetQuota changes the limit, for calls from now on. What was used in the present window
+// SetQuota changes the limit, for calls from now on. What was used in the current window
 // stays used. It returns an error and changes nothing if quota.Limit is not positive or
-// quota has other windows than those in force.
+// quota has other windows than the current ones.
 func (c *Fixed) SetQuota(quota Quota) error {
 	rule, err := quota.fixed()
 	if err != nil {
@@ -98,21 +98,20 @@ func (c *Fixed) SetQuota(quota Quota) error {
 	return nil
 }
 
-// Admit is Take as a gate or a queue needs it: it returns 0 if n were taken, and
-// otherwise how long until they will fit, if the clock is not set. It returns ctx.Err()
-// if ctx is done and [limits.ErrTooLarge] if n is more than the limit. It panics if
-// n < 0.
+// Admit is Take as a gate or a queue needs it: it returns 0 if n were taken, and otherwise the time
+// until they will fit, if the clock is not set. It returns ctx.Err() if ctx is done and
+// [limits.ErrTooLarge] if n is more than the limit. It panics if n < 0.
 func (c *Fixed) Admit(ctx context.Context, n int64) (wait time.Duration, err error) {
 	return admit(ctx, n, c.Take)
 }
 
 // Adjust corrects by delta what an earlier call took; age is the time since that call was
-// allowed. A negative delta gives back, if the window in which the call was allowed is
+// allowed. A negative delta returns units, if the window in which the call was allowed is
 // not over: otherwise it would be taken off what other calls have used. A positive one takes
-// in the present window, beyond the limit if need be; what is beyond the limit ends with
-// the window. A negative age counts as 0.
+// in the current window, beyond the limit if need be; what is beyond the limit ends with
+// the window. A negative age is treated as 0.
 //
-// Adjust never fails, and ignores whether ctx is done: what is given back must not be
+// Adjust never fails, and ignores whether ctx is done: what is returned must not be
 // lost because its caller gave up.
 func (c *Fixed) Adjust(ctx context.Context, delta int64, age time.Duration) error {
 	c.mu.Lock()
@@ -126,7 +125,7 @@ func (c *Fixed) Adjust(ctx context.Context, delta int64, age time.Duration) erro
 }
 
 // OnChange has f called after each change that may allow a call earlier than the Fixed
-// said, until stop is called: after SetQuota, and after an Adjust that gives back. f must
+// said, until stop is called: after SetQuota, and after an Adjust that returns units. f must
 // not block, nor use the Fixed. With it a Fixed is a limits.Notifier: gates and queues
-// that wait for it then try again at once.
+// that wait for it then try again immediately.
 func (c *Fixed) OnChange(f func()) (stop func()) { return c.bell.Wait(f) }

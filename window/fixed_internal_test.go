@@ -21,7 +21,7 @@ type clock struct {
 func (c *clock) pass(d time.Duration) { c.now += d; c.wall = c.wall.Add(d) }
 func (c *clock) set(d time.Duration)  { c.wall = c.wall.Add(d) }
 
-// fixedModel is a limit of fixed windows that is slow and obvious: all grants in a slice,
+// fixedModel is a limit of fixed windows that is slow and obvious: all admits in a slice,
 // recounted, the days made by time.Date.
 type fixedModel struct {
 	q      *Quota
@@ -86,7 +86,7 @@ func (m *fixedModel) used(c clock) (sum int64) {
 	return sum
 }
 
-// left is the first of the instants at which anything can end at which it has.
+// left is the first of the time at which anything can end at which it has.
 func (m *fixedModel) left(c clock) time.Duration {
 	w := m.window
 	if m.q.Calendar == 0 {
@@ -135,7 +135,7 @@ func (m *fixedModel) take(c clock, limit, n int64) limits.Result {
 	return res
 }
 
-// giveBack takes n off the newest grants of the window, if it was in force age
+// giveBack takes n off the newest admits of the window, if it was in force age
 // ago already.
 func (m *fixedModel) giveBack(c clock, n int64, age time.Duration) {
 	if m.over(c) || m.window.from > c.now-age {
@@ -257,7 +257,7 @@ func FuzzFixed(f *testing.F) {
 	})
 }
 
-// emptied reports whether all grants of w were given back.
+// emptied reports whether all admits of w were returned.
 func emptied(m *fixedModel, w *modelWindow) bool {
 	var sum int64
 	for _, g := range m.grants {
@@ -296,7 +296,7 @@ func TestCalendar_Bounds(t *testing.T) {
 		{"UTC", Month, "2024-12-31 12:00:00 +0000", "2024-12-01 00:00:00 +0000", "2025-01-01 00:00:00 +0000"},
 		{"UTC", Month, "2024-01-31 12:00:00 +0000", "2024-01-01 00:00:00 +0000", "2024-02-01 00:00:00 +0000"},
 
-		// The same instant is another day elsewhere.
+		// The same time is another day elsewhere.
 		{"Asia/Kolkata", Day, "2024-05-05 18:30:00 +0000", "2024-05-06 00:00:00 +0530", "2024-05-07 00:00:00 +0530"},
 		{"Asia/Kolkata", Hour, "2024-05-06 10:59:59 +0530", "2024-05-06 10:00:00 +0530", "2024-05-06 11:00:00 +0530"},
 		{"Pacific/Kiritimati", Day, "2024-05-05 10:00:00 +0000", "2024-05-06 00:00:00 +1400", "2024-05-07 00:00:00 +1400"},

@@ -13,16 +13,16 @@ import (
 
 // A Keyed is one [Sliding] or one [Fixed] for each key: per user, per host, per user and
 // action. A key that was never used has an empty window, so there is nothing to register.
-// Later calls forget keys whose windows are empty or over, a few at a time, as
+// Later calls evict keys whose windows are empty or over, a few at a time, as
 // leaky.Keyed does; see there also for what makes a good key.
 //
 // A key with a sliding window costs about 130 bytes and 16 for each call in its window,
-// with room to grow; calls at the same instant share one entry of 16 bytes. A key with
-// fixed windows costs about 85 bytes, besides what it points to, whatever the limit. With
+// with room to grow; calls at the same time share one entry of 16 bytes. A key with
+// fixed windows costs about 85 bytes, in addition to what it points to, whatever the limit. With
 // a calendar, a key is kept until its window has ended and at least one window length has
 // passed, so that setting the clock back does not bring its allowance back.
 //
-// A Keyed has no snapshot: a restart forgets all windows. A key whose window is a day,
+// A Keyed has no snapshot: a restart loses all windows. A key whose window is a day,
 // such as one of a few accounts, should be a Sliding or Fixed, which have one.
 //
 // A Keyed is safe for use by multiple goroutines, must be made by [NewKeyedSliding] or
@@ -94,11 +94,11 @@ func (k *Keyed[K]) Take(key K, n int64) limits.Result {
 	return res
 }
 
-// Len returns how many keys are remembered: those that hold something, and those that
-// hold nothing and are not forgotten yet.
+// Len returns the number of remembered keys: those that hold something, and those that
+// hold nothing and are not evicted yet.
 func (k *Keyed[K]) Len() int { return k.keys.Len() }
 
-// Quota returns the quota in force.
+// Quota returns the current quota.
 func (k *Keyed[K]) Quota() Quota {
 	q := k.quota
 	q.Limit = k.limit.Load()
@@ -106,7 +106,7 @@ func (k *Keyed[K]) Quota() Quota {
 }
 
 // SetQuota changes the limit, for calls from now on. It returns an error and changes
-// nothing if quota.Limit is not positive or quota has other windows than those in force.
+// nothing if quota.Limit is not positive or quota has other windows than the current ones.
 func (k *Keyed[K]) SetQuota(quota Quota) error {
 	if _, err := quota.fixed(); err != nil {
 		return err
@@ -121,7 +121,7 @@ func (k *Keyed[K]) SetQuota(quota Quota) error {
 
 // On returns the window of key as a Limiter, for a sluice.Gate or sluice.NewQueue. It
 // has no state of its own: it may be dropped and made again, and it stays valid when k
-// forgets the key, because only keys that are as new are forgotten. Admit and Adjust are
+// evicts the key, because only keys that are as new are evicted. Admit and Adjust are
 // as those of [Sliding] and [Fixed]; if the key is new and there are too many, both return
 // [limits.ErrTooManyKeys] and change nothing.
 func (k *Keyed[K]) On(key K) limits.Notifier {

@@ -38,7 +38,7 @@ func keyedLimits(t testing.TB, n, most int64) map[string]keyedLimit {
 	return map[string]keyedLimit{"sliding": sliding, "fixed": fixed, "calendar": calendar}
 }
 
-// Each key answers as a limit of its own would, through whatever happens to it.
+// Each key answers as its own limit would, through whatever happens to it.
 func TestKeyed_KeysAreLimitsOfTheirOwn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for name, k := range keyedLimits(t, 5, 0) {

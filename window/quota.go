@@ -24,7 +24,7 @@ func (q Quota) String() string {
 	return fmt.Sprintf("%d per %v in %v", q.Limit, q.Calendar, q.Location) // a nil Location prints as UTC
 }
 
-// fixed returns the rule of fixed windows, or an error if q is impossible.
+// fixed returns the algorithm of fixed windows, or an error if q is impossible.
 func (q Quota) fixed() (kind.Fixed, error) {
 	r := kind.Fixed{Limit: q.Limit, Window: q.Window}
 	switch {
@@ -44,7 +44,7 @@ func (q Quota) fixed() (kind.Fixed, error) {
 	return r, nil
 }
 
-// sliding returns the rule of sliding windows, or an error if q is impossible.
+// sliding returns the algorithm of sliding windows, or an error if q is impossible.
 func (q Quota) sliding() (kind.Sliding, error) {
 	if q.Calendar != 0 {
 		return kind.Sliding{}, fmt.Errorf("window: quota of %v: a sliding window has no calendar", q)

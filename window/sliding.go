@@ -13,9 +13,9 @@ import (
 // A Sliding allows at most its limit of units in any window of time, exactly: from any t
 // up to but not including t + window.
 //
-// It records the instant of each call it allows, 16 bytes for all calls of the
-// same nanosecond together, until the call has left the window. A refused call is not
-// recorded: it does not count, does not prolong the wait and takes no memory. Memory
+// It records the time of each call it allows, 16 bytes for all calls of the
+// same nanosecond together, until the call has left the window. A rejected call is not
+// recorded: it is not included, does not prolong the wait and takes no memory. Memory
 // grows with what is in the window, to 16 bytes times the limit at most, and shrinks as
 // calls are made. A limit of 100,000 takes up to 1.6 MB. For limits far beyond that use a
 // [Fixed] or package leaky.
@@ -29,7 +29,7 @@ import (
 // except in [Sliding.Restore]. Made in a testing/synctest bubble, it belongs to that
 // bubble.
 type Sliding struct {
-	epoch time.Time // what instants count from
+	epoch time.Time // what times count from
 
 	mu    sync.Mutex
 	rule  kind.Sliding
@@ -50,7 +50,7 @@ func NewSliding(quota Quota) (*Sliding, error) {
 }
 
 // now returns the time since the epoch. It is read under the lock: two calls
-// must not record their instants in the wrong order.
+// must not record their times in the wrong order.
 func (l *Sliding) now() time.Duration { return time.Since(l.epoch) }
 
 // Take takes n if n fit now. Otherwise it changes nothing and returns when they will.
@@ -63,7 +63,7 @@ func (l *Sliding) Take(n int64) limits.Result {
 	return l.rule.Take(&l.state, l.now(), n)
 }
 
-// Quota returns the quota in force.
+// Quota returns the current quota.
 func (l *Sliding) Quota() Quota {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -89,9 +89,9 @@ func (l *Sliding) SetQuota(quota Quota) error {
 	return nil
 }
 
-// Admit is Take as a gate or a queue needs it: it returns 0 if n were taken, and
-// otherwise how long until they will fit. It returns ctx.Err() if ctx is done and
-// [limits.ErrTooLarge] if n is more than the limit. It panics if n < 0.
+// Admit is Take as a gate or a queue needs it: it returns 0 if n were taken, and otherwise the time
+// until they will fit. It returns ctx.Err() if ctx is done and [limits.ErrTooLarge] if n is more
+// than the limit. It panics if n < 0.
 func (l *Sliding) Admit(ctx context.Context, n int64) (wait time.Duration, err error) {
 	return admit(ctx, n, l.Take)
 }
@@ -106,13 +106,13 @@ func admit(ctx context.Context, n int64, take func(int64) limits.Result) (time.D
 }
 
 // Adjust corrects by delta what an earlier call took; age is the time since that call was
-// allowed. A negative delta forgets the newest −delta units allowed at that time or
+// allowed. A negative delta removes the newest −delta units allowed at that time or
 // before: those of the call, unless others were allowed in between and age was measured
-// a little too late. What has left the window is not given back. A positive delta takes
+// a little too late. What has left the window is not returned. A positive delta takes
 // now, beyond the limit if need be; then nothing fits before enough has left the window.
-// A negative age counts as 0.
+// A negative age is treated as 0.
 //
-// Adjust never fails, and ignores whether ctx is done: what is given back must not be
+// Adjust never fails, and ignores whether ctx is done: what is returned must not be
 // lost because its caller gave up. It takes longer the more calls were allowed since,
 // about 1 ns for each.
 func (l *Sliding) Adjust(ctx context.Context, delta int64, age time.Duration) error {
@@ -126,7 +126,7 @@ func (l *Sliding) Adjust(ctx context.Context, delta int64, age time.Duration) er
 }
 
 // OnChange has f called after each change that may allow a call earlier than the Sliding
-// said, until stop is called: after SetQuota, and after an Adjust that gives back. f must
+// said, until stop is called: after SetQuota, and after an Adjust that returns units. f must
 // not block, nor use the Sliding. With it a Sliding is a limits.Notifier: gates and
-// queues that wait for it then try again at once.
+// queues that wait for it then try again immediately.
 func (l *Sliding) OnChange(f func()) (stop func()) { return l.bell.Wait(f) }

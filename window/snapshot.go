@@ -15,7 +15,7 @@ import (
 type slidingState struct {
 	Limit  int64         `json:"limit"`
 	Window time.Duration `json:"window"`
-	Taken  [][2]int64    `json:"taken"` // instants, and how many units; oldest first
+	Taken  [][2]int64    `json:"taken"` // times, and the number of units; oldest first
 }
 
 type fixedState struct {
@@ -23,13 +23,13 @@ type fixedState struct {
 	Window   time.Duration `json:"window,omitempty"`
 	Calendar string        `json:"calendar,omitempty"`
 	Location string        `json:"location,omitempty"`
-	At       int64         `json:"at"` // when the window began or, with a calendar, an instant in it
+	At       int64         `json:"at"` // when the window began or, with a calendar, a time in it
 	Used     int64         `json:"used"`
 }
 
 // Snapshot returns what is in the window, as a small JSON object, for
 // [Sliding.Restore] in another process. Calls in the window take about 25 bytes
-// each, those of one instant together. Instants are noted as wall time.
+// each, those of the same time together. Times are noted as wall time.
 func (l *Sliding) Snapshot() []byte {
 	l.mu.Lock()
 	t := time.Now()
@@ -42,14 +42,14 @@ func (l *Sliding) Snapshot() []byte {
 	return snapshot.Seal("sliding", s)
 }
 
-// Restore replaces what is in the window by a snapshot, for a program that was
-// restarted: what was taken before still counts, by the wall clock. Calls that left the
-// window meanwhile are dropped; instants in the future, after the clock was put back, are
-// now. From then on only the monotonic clock counts.
+// Restore replaces what is in the window by a snapshot, for a program that was restarted: what was
+// taken before still applies, by the wall clock. Calls that left the window meanwhile are dropped;
+// times in the future, after the clock was put back, are now. From then on only the monotonic
+// clock is used.
 //
 // It returns [limits.ErrSnapshot], and changes nothing, if data is damaged, from another
 // version or kind of limit, or of another quota. Restore a Sliding before it is used:
-// what it allowed earlier would be forgotten.
+// what it allowed earlier would be discarded.
 func (l *Sliding) Restore(data []byte) error {
 	s, err := snapshot.Open[slidingState](data, "sliding")
 	if err != nil {
@@ -82,7 +82,7 @@ func (l *Sliding) Restore(data []byte) error {
 	return nil
 }
 
-// Snapshot returns what was used of the present window, as a small JSON object, for
+// Snapshot returns what was used of the current window, as a small JSON object, for
 // [Fixed.Restore] in another process.
 func (c *Fixed) Snapshot() []byte {
 	c.mu.Lock()
@@ -101,14 +101,14 @@ func (c *Fixed) Snapshot() []byte {
 	return snapshot.Seal("fixed", s)
 }
 
-// Restore replaces what was used by a snapshot, for a program that was restarted: what
-// was used of the present window before still counts, by the wall clock. A window that is
-// over by now does not count. If the clock was set back, the saved window may lie in the
-// future: it then counts, for at most its own length.
+// Restore replaces what was used by a snapshot, for a program that was restarted: what was used of
+// the current window before still applies, by the wall clock. A window that has ended by now does
+// not count. If the clock was set back, the saved window may lie in the future: it then counts, for
+// at most its own length.
 //
 // It returns [limits.ErrSnapshot], and changes nothing, if data is damaged, from another
 // version or kind of limit, or of another quota; locations are compared by name. Restore a
-// Fixed before it is used: what it allowed earlier would be forgotten.
+// Fixed before it is used: what it allowed earlier would be discarded.
 func (c *Fixed) Restore(data []byte) error {
 	s, err := snapshot.Open[fixedState](data, "fixed")
 	if err != nil {
@@ -154,7 +154,7 @@ func (s fixedState) String() string {
 	return fmt.Sprintf("%d per %s in %s", s.Limit, s.Calendar, s.Location)
 }
 
-// unix returns the monotonic instant at as Unix time, t being now.
+// unix returns the monotonic time at as Unix time, t being now.
 func unix(t time.Time, now, at time.Duration) int64 {
 	return int64(sat.Sub(time.Duration(t.UnixNano()), sat.Sub(now, at)))
 }

@@ -209,7 +209,7 @@ func TestRestore_ImpossibleNumbers(t *testing.T) {
 		t.Errorf("%+v", one.Take(0))
 	}
 
-	// Instants at either end of time are long ago, or now.
+	// Times at either end of time are long ago, or now.
 	for _, at := range []int64{math.MinInt64, math.MaxInt64} {
 		for _, x := range []struct {
 			limit

@@ -276,7 +276,7 @@ func TestQueue_OfAWindow(t *testing.T) {
 	})
 }
 
-// Whatever is refused by another limit, cancelled or hopeless leaves a quota
+// Whatever is rejected by another limit, canceled or hopeless leaves a quota
 // exactly as before.
 func TestGate_OfAWindow_IsLeftAsBefore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -330,8 +330,8 @@ func TestGate_OfAWindow_IsLeftAsBefore(t *testing.T) {
 	})
 }
 
-// However many ask at once, the limit is what gets through, and what is given
-// back can be had again.
+// However many ask at the same time, the limit is what gets through, and what is returned can be
+// had again.
 func TestStress_Limits(t *testing.T) {
 	const callers, each = 8, 2000
 	keys, err := window.NewKeyedSliding[int](window.Quota{Limit: 1000, Window: time.Hour}, limits.KeyedConfig{})
@@ -391,7 +391,7 @@ func TestStress_Limits(t *testing.T) {
 	}
 }
 
-// What a call did not use is given back at its own place: giving back the
+// What a call did not use is returned at its own place: returning the
 // newest would free a place that lasts longer than its own.
 func TestSliding_Adjust_FreesItsOwnPlace(t *testing.T) {
 	for name, newLimiter := range map[string]func() (limits.Limiter, error){

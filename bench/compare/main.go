@@ -1,5 +1,5 @@
 // Compare runs the benchmarks of the bench module and says how Sluice does
-// beside the floor and beside the others, and which goals it reaches.
+// next to the floor and next to the others, and which goals it reaches.
 //
 //	go run ./bench/compare                     run, and print the tables
 //	go run ./bench/compare -o speed.txt        … and keep the raw output
@@ -11,7 +11,7 @@
 // ratio is the median, over the runs, of the ratio within one run. What is slow
 // to set up and steady (Herd and the …Grow benchmarks) runs fewer times.
 //
-// The raw output is that of go test, so benchstat can read it, too.
+// The raw output is that of go test, so benchstat can read it as well.
 package main
 
 import (

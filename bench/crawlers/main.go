@@ -83,7 +83,7 @@ func (s *site) evenness() float64 {
 	return math.Sqrt(max(0, squares/n-mean*mean)) / mean
 }
 
-// A rival crawls an address: without a limit of its own if delay is 0.
+// A rival crawls an address: without its own limit if delay is 0.
 type rival struct {
 	name string
 	run  func(ctx context.Context, address string, delay time.Duration) error
@@ -126,7 +126,7 @@ func command(ctx context.Context, name string, args ...string) error {
 	return cmd.Run()
 }
 
-// collect is colly with 16 at once, or one at a time and a delay.
+// collect is colly with 16 in parallel, or one at a time and a delay.
 func collect(_ context.Context, address string, delay time.Duration) error {
 	c := colly.NewCollector(colly.Async(true), colly.MaxDepth(20))
 	c.IgnoreRobotsTxt = false

@@ -71,8 +71,8 @@ const (
 // A counter counts what calls pass that a program makes.
 type counter struct {
 	*tree
-	root    string // the folder of the tree
-	program string // the folder of the program, in the tree: see bench/house/scenes
+	root    string // the directory of the tree
+	program string // the directory of the program, in the tree: see bench/house/scenes
 	temp    string
 }
 
@@ -179,7 +179,7 @@ func (c counter) counted(program, scene string) (p passage, err error) {
 
 // A block is a number of statements that are executed one after the other.
 type block struct {
-	file       string // with its folder in the tree
+	file       string // with its directory in the tree
 	at         string
 	line       int // the first
 	statements int

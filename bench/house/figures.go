@@ -12,7 +12,7 @@ import (
 	"text/tabwriter"
 )
 
-// A figure is one that is printed beside its aim.
+// A figure is one that is printed next to its aim.
 type figure struct {
 	name, value, aim string
 	more             string // names, for those who look for them

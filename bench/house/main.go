@@ -1,4 +1,4 @@
-// House reports what a reader of Sluice meets, beside the aims that there are for it:
+// House reports what a reader of Sluice meets, next to the aims that there are for it:
 //
 //   - of each package that users import: exported names and fields, lines, files, and the longest
 //     file and function;
@@ -178,7 +178,7 @@ func receiver(t ast.Expr) string {
 	return ""
 }
 
-// skipped reports whether a folder has nothing that users import.
+// skipped reports whether a directory has nothing that users import.
 func skipped(folder string) bool {
 	switch base := path.Base(folder); base {
 	case ".":
@@ -190,7 +190,7 @@ func skipped(folder string) bool {
 	}
 }
 
-// measure returns the packages below a folder, by their names.
+// measure returns the packages below a directory, by their names.
 func measure(tree fs.FS) (packages []size, err error) {
 	byFolder := make(map[string]*size)
 	err = fs.WalkDir(tree, ".", func(name string, entry fs.DirEntry, err error) error {

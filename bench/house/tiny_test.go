@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// tiny copies testdata/tiny, a module with a gate of 40 lines, and returns it and its folder. There,
+// tiny copies testdata/tiny, a module with a gate of 40 lines, and returns it and its directory. There,
 // go.mod has another name: the module is none of this repository.
 func tiny(t *testing.T) (*tree, string) {
 	t.Helper()

@@ -16,15 +16,15 @@ import (
 	"strings"
 )
 
-// A tree is the library in a folder: the packages that a program of a user compiles if it
+// A tree is the library in a directory: the packages that a program of a user compiles if it
 // imports all that it can. Commands, examples, benchmarks, tests and what only tests import are
 // left out. It has the files for one system, Linux on amd64, on whatever system house
 // runs.
 type tree struct {
 	all      fs.FS
 	files    *token.FileSet
-	modules  map[string]string // the paths of modules, by folder
-	packages []*library        // by folder
+	modules  map[string]string // the paths of modules, by directory
+	packages []*library        // by directory
 	tests    []part            // the files of tests, of everything
 }
 
@@ -41,7 +41,7 @@ type library struct {
 
 // A source is a Go file.
 type source struct {
-	name  string // with its folder
+	name  string // with its directory
 	text  []byte
 	ast   *ast.File
 	lines int
@@ -49,19 +49,19 @@ type source struct {
 
 func (l *library) String() string { return path.Base(l.path) }
 
-// laboratory reports whether a folder is not for users to import.
+// laboratory reports whether a directory is not for users to import.
 func laboratory(folder string) bool {
 	top, _, _ := strings.Cut(folder, "/")
 	return slices.Contains([]string{"bench", "cmd", "examples", "docs", "tools"}, top)
 }
 
-// hidden reports whether the go command passes over a folder.
+// hidden reports whether the go command passes over a directory.
 func hidden(folder string) bool {
 	base := path.Base(folder)
 	return folder != "." && (base == "testdata" || base[0] == '.' || base[0] == '_')
 }
 
-// load reads the tree below a folder, and finds the types of its packages.
+// load reads the tree below a directory, and finds the types of its packages.
 func load(all fs.FS) (*tree, error) {
 	t := &tree{all: all, files: token.NewFileSet(), modules: make(map[string]string)}
 	byFolder := make(map[string]*library)
@@ -136,7 +136,7 @@ func (t *tree) addSource(l *library, name string) error {
 	return nil
 }
 
-// moduleOf returns the folder of the module that a folder belongs to.
+// moduleOf returns the directory of the module that a directory belongs to.
 func (t *tree) moduleOf(folder string) string {
 	for ; folder != "."; folder = path.Dir(folder) {
 		if t.modules[folder] != "" {
@@ -217,7 +217,7 @@ func (i importer) Import(imported string) (*types.Package, error) {
 }
 
 // declarations calls yield with each top-level declaration, the name of what it declares, and its
-// text with all comments in and above it. The comments above the package clause are one, too.
+// text with all comments in and above it. The comments above the package clause are one as well.
 func (s *source) declarations(files *token.FileSet, yield func(name, text string, decl ast.Decl)) {
 	offset := func(p token.Pos) int { return files.Position(p).Offset }
 	yield("package "+s.ast.Name.Name, string(s.text[:offset(s.ast.Name.Pos())]), nil)

@@ -27,7 +27,7 @@ const interval = int64(20 * time.Microsecond)
 //	cost    and the next may leave so long after it
 //	now     nothing happens before now any more
 //
-// A refusal narrows that down: if one was right to be refused at 90 or later,
+// A rejection narrows that down: if one was right to be rejected at 90 or later,
 // and the cost is 20, the last left after 70.
 type paceState struct {
 	first, last, cost, now int64
@@ -81,7 +81,7 @@ func (s *paceState) leave(in input) bool {
 	return true
 }
 
-// tooEarly refuses in, if that can have been right.
+// tooEarly rejects in, if that can have been right.
 func (s *paceState) tooEarly(in input) bool {
 	s.first = max(s.first, s.now-s.cost+1)
 	s.now = max(s.now, s.first)
@@ -131,8 +131,8 @@ func TestPacerTry(t *testing.T) {
 	}
 }
 
-// TestPacer has callers wait, too. The pacer is strict: what CatchUp makes up
-// for depends on when the pacer meant to wake each caller, which is not visible.
+// TestPacer has callers wait as well. The pacer is strict: what CatchUp catches up on depends on when
+// the pacer meant to wake each caller, which is not visible.
 func TestPacer(t *testing.T) {
 	bad := histories(t, paceModel, *lasting, func(seed uint64) []porcupine.Operation {
 		p, err := pacer.New(limits.Rate{Count: 1, Per: time.Duration(interval)}, pacer.Config{CatchUp: -1})
@@ -207,7 +207,7 @@ func TestPacerModel(t *testing.T) {
 		{"refused though the interval was over", []porcupine.Operation{
 			op(0, 10, "try", 1, 0, yes), op(T+10, T+20, "try", 1, 0, no),
 		}, false},
-		// The third before the second, which was refused because of it.
+		// The third before the second, which was rejected because of it.
 		{"refused and granted at one instant", []porcupine.Operation{
 			op(0, 10, "try", 1, 0, yes), op(T+20, T+20, "try", 1, 0, no), op(T+20, T+20, "try", 1, 0, yes),
 		}, true},

@@ -71,7 +71,7 @@ func (r *recorder) wait(n int64, f func() answer) answer {
 	return out
 }
 
-// record has workers do something at once, on two CPUs, and returns what they
+// record has workers do something at the same time, on two CPUs, and returns what they
 // recorded.
 func record(workers int, seed uint64, work func(r *recorder, random *rand.Rand)) []porcupine.Operation {
 	epoch := time.Now()
@@ -98,7 +98,7 @@ func record(workers int, seed uint64, work func(r *recorder, random *rand.Rand))
 // lookLong is how long a mistake that is there may take to be found.
 const lookLong = 20 * time.Second
 
-// histories records and checks histories until the time is over, and returns
+// histories records and checks histories until the time is up, and returns
 // the first that is not linearizable.
 func histories(t *testing.T, model porcupine.Model, lasting time.Duration, one func(seed uint64) []porcupine.Operation) (bad []porcupine.Operation) {
 	t.Helper()

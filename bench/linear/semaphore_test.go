@@ -141,7 +141,7 @@ type sem interface {
 }
 
 // useSemaphore records a history: four goroutines, each of which takes
-// permits, one way or another, and gives them back; one in 8 calls changes the
+// permits, one way or another, and returns them; one in 8 calls changes the
 // limit or reads.
 func useSemaphore(s sem, seed uint64) []porcupine.Operation {
 	return record(4, seed, func(r *recorder, random *rand.Rand) {

@@ -47,7 +47,7 @@ var (
 	faint  = color.RGBA{0xE4, 0xE4, 0xE4, 0xFF}
 )
 
-// looks has a mark of its own for each library, because not all readers see the colours.
+// looks has its own mark for each library, because not all readers see the colors.
 var looks = map[string]look{
 	"sluice":        {blue, draw.CircleGlyph{}, nil},
 	"sluice-fine":   {sky, polygon{corners: 8}, []vg.Length{5, 3}},
@@ -160,7 +160,7 @@ type panel struct {
 	labels bool // at the right ends of the series
 }
 
-// A figure is some panels beside each other, and what they show in words.
+// A figure is some panels next to each other, and what they show in words.
 type figure struct {
 	title, description string
 
@@ -276,7 +276,7 @@ func (f figure) draw(c draw.Canvas) {
 	}
 }
 
-// nameStyle is how the name of a library is written: in ink, because some colours are too
+// nameStyle is how the name of a library is written: in ink, because some colors are too
 // light to read.
 func nameStyle(library string) text.Style {
 	style := text.Style{Color: ink, Font: plot.DefaultFont, YAlign: draw.YCenter, Handler: plot.DefaultTextHandler}
@@ -302,7 +302,7 @@ func (f figure) margin() vg.Length {
 	return most
 }
 
-// label writes the name of each series beside its right end, moved up or down
+// label writes the name of each series next to its right end, moved up or down
 // where two would meet.
 func (p panel) label(data draw.Canvas) {
 	const apart = 13

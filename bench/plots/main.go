@@ -15,8 +15,8 @@
 //	zoo.svg        the score of each client at each limiter of Go
 //
 // Colours are those of Okabe and Ito (Color Universal Design, 2008), which
-// people with any kind of colour vision can tell apart, and others on dark
-// backgrounds; lines differ in their marks, too.
+// people with any kind of color vision can tell apart, and others on dark
+// backgrounds; lines differ in their marks as well.
 package main
 
 import (

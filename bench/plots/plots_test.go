@@ -123,7 +123,7 @@ func TestRunNothing(t *testing.T) {
 	}
 }
 
-// TestLooks: no mark is used twice, so no chart needs colours to tell libraries apart.
+// TestLooks: no mark is used twice, so no chart needs colors to tell libraries apart.
 func TestLooks(t *testing.T) {
 	of := make(map[draw.GlyphDrawer]string)
 	for library, l := range looks {

@@ -141,7 +141,7 @@ func waiters(s *results.Speed) figure {
 		"goroutines that want the one permit", "ns per handover, median", 1, onCPUs(s, "SemaphoreGrow")...)
 }
 
-// contexts is waiters, with contexts that may be cancelled.
+// contexts is waiters, with contexts that may be canceled.
 func contexts(s *results.Speed) figure {
 	return growth("How the cost of a handover grows with the goroutines that wait with contexts",
 		"goroutines that want the one permit", "ns per handover, median", 1, onCPUs(s, "SemaphoreGrowCancel")...)

@@ -1,4 +1,4 @@
-// Precision measures how evenly calls leave a limiter, and how true it is to
+// Precision measures how evenly calls start a limiter, and how true it is to
 // the rate it was asked for.
 //
 //	go run ./bench/precision                 a table, after about 9 minutes
@@ -7,7 +7,7 @@
 //	go run ./bench/precision -libs gate,gate+parent,gate+quota -rates 200,1000,5000 -callers 1,8 -frozen none
 //
 // A cell is one library at one rate with 1 or 64 callers, each of which does
-// nothing but acquire, in a loop. A call leaves when time.Now, called as soon
+// nothing but acquire, in a loop. A call starts when time.Now, called as soon
 // as the limiter returns, says so. The instants of all callers are put in order,
 // t[0] ≤ t[1] ≤ …, and the first 100 are left out, except for ahead and early.
 // With T = 1 ÷ asked:
@@ -34,11 +34,10 @@
 //	            0 if below 3 ms
 //	frozen_ms   how long the process was stopped on purpose, in the middle
 //
-// The bound is about grants, and t is when their callers notice: a caller that is
-// granted its slot and notices late makes the next one seem early. Hence
-// the 100 µs, and hence early can be above 0 where the bound was kept, with 64
-// callers on 2 CPUs or when the machine stalls; nothing hides it. That no grant
-// comes early is tested on recorded grants, in the packages themselves.
+// The bound is about admits, and t is when their callers notice: a caller that is admitted its slot
+// and notices late makes the next one seem early. Hence the 100 µs, and hence early can be above 0
+// where the bound was kept, with 64 callers on 2 CPUs or when the machine stalls; nothing hides it.
+// That no grant comes early is tested on recorded admits, in the packages themselves.
 //
 // A cell is measured several times, each time after all others. Its numbers are
 // the medians of the runs, but the largest of ahead and stall, the largest of
@@ -57,7 +56,7 @@
 //	go run ./bench/precision -price
 //
 // measures what evenness costs, and what is delivered on machines that are busy or stall:
-// the works in price.go. Refused is the share of the calls that strict servers would refuse
+// the works in price.go. Refused is the share of the calls that strict servers would reject
 // whose limit is the rate ÷ 0.99.
 package main
 

@@ -27,7 +27,7 @@ func measure(o order) results.Cell {
 		defer stop()
 	}
 	// Enough for one caller of many, and for a caller that gets all;
-	// append makes up for the rest.
+	// append catches up on the rest.
 	room := int(o.Dur.Seconds()*float64(o.Rate))*5/4 + 2*discarded
 	if o.Callers > 1 {
 		room = room*4/o.Callers + discarded

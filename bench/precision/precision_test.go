@@ -92,8 +92,8 @@ func TestJudge(t *testing.T) {
 	}
 }
 
-// TestMeasure measures each library, for real and for an instant: that calls
-// leave at all and the parts fit together. How fast they are is not checked here.
+// TestMeasure measures each library, for real and for an instant: that calls start at all and the
+// parts fit together. How fast they are is not checked here.
 func TestMeasure(t *testing.T) {
 	dir := t.TempDir()
 	o, err := parse(strings.Fields("-rates 2000 -frozen 2000 -dur 1ms -runs 2 -callers 1,3"))
@@ -115,7 +115,7 @@ func TestMeasure(t *testing.T) {
 		t.Fatalf("%d cells, want 8", len(cells))
 	}
 	for _, c := range cells {
-		// A machine that stalls for longer than a run lets one call leave, which is no rate.
+		// A machine that stalls for longer than a run lets one call start, which is no rate.
 		stalled := c.Stall >= 1
 		if c.Runs != 2 || c.Asked != 2000 || c.Delivered <= 0 && !stalled {
 			t.Errorf("an unlikely cell: %+v", c)

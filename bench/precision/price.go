@@ -24,7 +24,7 @@ type priced struct {
 
 // The loads.
 const (
-	busy   = "busy"   // two processes beside, which never sleep
+	busy   = "busy"   // two processes next to, which never sleep
 	stalls = "stalls" // the process is stopped for up to 40 ms, on average twice a second
 )
 
@@ -57,7 +57,7 @@ func (o *options) priced() (all []order) {
 	return all
 }
 
-// A priceGoal is what should be so of the default of sluice in a priced work, beside the
+// A priceGoal is what should be so of the default of sluice in a priced work, next to the
 // other libraries in the same run.
 type priceGoal struct {
 	name  string
@@ -140,8 +140,8 @@ func priceTable(b *strings.Builder, cells []results.Cell) {
 	}
 }
 
-// refused returns how many of the calls at t servers would refuse whose limit is rate ÷
-// 0.99: calls at exactly equal intervals are never refused.
+// refused returns how many of the calls at t servers would reject whose limit is rate ÷
+// 0.99: calls at exactly equal intervals are never rejected.
 func refused(t []time.Duration, rate int) results.Refused {
 	if len(t) == 0 {
 		return results.Refused{}

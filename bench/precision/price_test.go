@@ -8,8 +8,7 @@ import (
 	"github.com/sluice-go/sluice/bench/internal/results"
 )
 
-// Each work is measured for each library, under the load that it names, and is a cell of
-// its own.
+// Each work is measured for each library, under the load that it names, and is its own cell.
 func TestPriced(t *testing.T) {
 	o, err := parse(strings.Fields("-price -runs 2"))
 	if err != nil {
@@ -64,14 +63,14 @@ func TestPriced_OnlySomeWorks(t *testing.T) {
 	}
 }
 
-// A server refuses what comes too early for it, and counts only what it took.
+// A server rejects what comes too early for it, and counts only what it took.
 func TestRefused(t *testing.T) {
 	const ms = time.Millisecond
 	if got := refused(even(3000, ms), 1000); got != (results.Refused{}) {
 		t.Errorf("of calls at equal intervals are refused: %+v", got)
 	}
 	late := even(3000, ms)
-	for i := 1500; i < 1520; i++ { // they leave together, 20 ms late
+	for i := 1500; i < 1520; i++ { // they start together, 20 ms late
 		late[i] = 1520 * ms
 	}
 	// From 1520 on, 1010 calls fit into a second; 1030 come. A bucket of 10 takes the

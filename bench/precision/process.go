@@ -13,7 +13,7 @@ import (
 	"github.com/sluice-go/sluice/bench/internal/results"
 )
 
-// The limiters run in a process of their own. The one that orders also watches
+// The limiters run in their own process. The one that orders also watches
 // the machine, and stops the other where a cell says so: neither costs the
 // measured process anything, and a shell that waits for us does not see one of
 // its own children stop.

@@ -1,4 +1,4 @@
-// Programs runs batchjob beside GNU parallel and xargs, on the same work, and prints what
+// Programs runs batchjob next to GNU parallel and xargs, on the same work, and prints what
 // came of it as a table. It needs them and curl in the PATH, and takes two minutes.
 //
 //	go run ./bench/programs

@@ -18,7 +18,7 @@ import (
 	"github.com/sluice-go/sluice/limits"
 )
 
-// A program is run in a folder of its own.
+// A program is run in its own directory.
 type program struct {
 	path, dir string
 	args      []string
@@ -91,7 +91,7 @@ func unlessFailed(err error) error {
 	return err
 }
 
-// A server grants calls at a rate, with a burst of 5, and refuses the others.
+// A server admits calls at a rate, with a burst of 5, and rejects the others.
 type server struct {
 	host             string
 	granted, refused atomic.Int64

@@ -136,7 +136,7 @@ func deadHost(ctx context.Context, p program) (string, error) {
 	return fmt.Sprintf("%s, %d of 40 ok", seconds(took), s.granted.Load()), unlessFailed(err)
 }
 
-// unknownLimit counts the calls that succeed and are refused if the limit is not known.
+// unknownLimit counts the calls that succeed and are rejected if the limit is not known.
 func unknownLimit(ctx context.Context, p program) (string, error) {
 	s := newServer(50)
 	defer s.close()

@@ -1,4 +1,4 @@
-// Redis measures the limits of sluiceredis beside other limiters on the same
+// Redis measures the limits of sluiceredis next to other limiters on the same
 // Redis, through the same clients, in one run. It starts a redis-server of its own.
 //
 //	go run ./bench/redis                      5 rounds, half a minute each; prints the table
@@ -11,9 +11,9 @@
 // rounds, of the ratio within one round.
 //
 // A work is a number of callers, each of which asks again when it has its answer: for one
-// hot key, or for 10,000 keys in turn. All of them are allowed. Server and
-// callers share the machine, so what a library leaves of it to the server counts,
-// too. The libraries, by the client they ask through:
+// hot key, or for 10,000 keys in turn. All of them are allowed. Server and callers share
+// the machine, so what a library leaves of it to the server counts as well. The libraries,
+// by the client they ask through:
 //
 //	sluice        Store.Leaky
 //	redis_rate    github.com/go-redis/redis_rate/v10

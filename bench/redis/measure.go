@@ -13,7 +13,7 @@ import (
 	"github.com/sluice-go/sluice/bench/internal/server"
 )
 
-// A work is what is asked, and by how many at once.
+// A work is what is asked, and by how many at the same time.
 type work struct {
 	keys, callers int
 }

@@ -8,8 +8,8 @@ import (
 	"github.com/sluice-go/sluice/bench/internal/results"
 )
 
-// A goal is something that should be true of Sluice through one client: that a
-// number of its own is at least, or at most, so many times that of another.
+// A goal is something that should be true of Sluice through one client: that its own number is at
+// least, or at most, so many times that of another.
 type goal struct {
 	work, library string
 	unit          string // as cell.of has it

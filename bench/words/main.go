@@ -1,4 +1,4 @@
-// Words counts the vocabulary of Sluice's texts and comments beside that of its field: net/http,
+// Words counts the vocabulary of Sluice's strings and comments next to that of its field: net/http,
 // context, sync, time, x/time/rate, x/sync, failsafe-go, backoff and otter.
 //
 // Usage, at the top of the repository; it takes a second:

@@ -19,11 +19,11 @@ import (
 	"text/tabwriter"
 )
 
-// A part of the repository is counted by itself.
+// A part of the repository is counted on its own.
 type part string
 
 const (
-	prose    part = "text"     // pages, error messages, usage texts
+	prose    part = "text"     // pages, error messages, usage strings
 	comments part = "comments" // comments of packages and commands
 	rest     part = "rest"     // comments of tests, examples and benchmarks, and the pages of benchmarks
 )
@@ -43,7 +43,7 @@ func (t text) directory() string {
 	return t.Path
 }
 
-// readTree returns the texts below a directory.
+// readTree returns the strings below a directory.
 func readTree(root string) ([]text, error) {
 	if _, err := os.Stat(filepath.Join(root, "go.work")); err != nil {
 		return nil, fmt.Errorf("%s is not the top of the repository: %w", root, err)
@@ -119,7 +119,7 @@ func readPage(name, content string) ([]text, error) {
 	return texts, nil
 }
 
-// readSource returns the paragraphs of a Go file's comments, and its error messages and usage texts.
+// readSource returns the paragraphs of a Go file's comments, and its error messages and usage strings.
 func readSource(name, content string) ([]text, error) {
 	inComments, inMessages := comments, prose
 	top, _, _ := strings.Cut(name, "/")

@@ -34,7 +34,7 @@ type comparison struct {
 
 // comparisons are all rows but those of unmeasured.
 var comparisons = []comparison{
-	{"a cancelled wait returns its slot or permit", [libraries]measure{
+	{"a canceled wait returns its slot or permit", [libraries]measure{
 		withSluice: gateCancelled, withTime: timeCancelled, withSync: syncCancelled, withFailsafe: failsafeCancelled,
 	}},
 	{"a new rate or limit reaches waiting callers", [libraries]measure{

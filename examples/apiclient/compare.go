@@ -122,7 +122,7 @@ func (c *comparison) naively(limit time.Duration) result {
 	return newResult(c.options, j, j.fetched.Load(), time.Since(start), c.server)
 }
 
-// newJob returns a job with a client and what gives both back.
+// newJob returns a job with a client and what releases both.
 func (c *comparison) newJob(client *client, out *sink) (j *job, release func()) {
 	j, free := newJob(c.options, c.interrupt.stop, client, out)
 	return j, func() {

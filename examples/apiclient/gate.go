@@ -13,14 +13,14 @@ import (
 
 // configOf returns what the gate keeps to: at most so many calls in flight, one
 // started per interval of the rate, and, with the burst of 1 that is the default,
-// never two at once. With -unknown it has no rate. With a Redis, all instances keep to that together.
+// never two together. With -unknown it has no rate. With a Redis, all instances keep to that together.
 func configOf(o options, redis *shared) sluice.Config {
 	if redis != nil {
 		return redis.configOf()
 	}
 	gate := sluice.Config{Concurrency: o.concurrency}
 	if o.unknown {
-		gate.Adaptive.Search = true // without it, all workers call at once until the first refusal
+		gate.Adaptive.Search = true // without it, all workers call in parallel until the first rejection
 		return gate
 	}
 	gate.Rate = o.rate

@@ -128,7 +128,7 @@ func (t *together) start(s share) (*instance, error) {
 	return in, nil
 }
 
-// follow passes on what an instance prints beside its progress and its table,
+// follow passes on what an instance prints in addition to its progress and its table,
 // which here is one of many.
 func (in *instance) follow(said io.Reader) {
 	lines := bufio.NewScanner(said)
@@ -162,8 +162,7 @@ func (t *together) kill() {
 	}
 }
 
-// wait waits for all of them, reads their figures, and returns how many were
-// killed.
+// wait waits for all of them, reads their figures, and returns the number of those killed.
 func (t *together) wait() (killed int) {
 	var wg sync.WaitGroup
 	for _, in := range t.all {
@@ -201,8 +200,8 @@ func (t *together) now() moment {
 	return moment{done: m.Served, inFlight: m.InFlight, waiting: unknown, sent: m.Calls, throttled: m.Throttled}
 }
 
-// returned waits until everything that was lent could be lent again, and says how
-// long that took.
+// returned waits until everything that was leased could be leased again, and reports the time that
+// took.
 func (s *shared) returned(all int64) string {
 	began := time.Now()
 	l, err := s.semaphore.Acquire(context.Background(), all, 2*lease)

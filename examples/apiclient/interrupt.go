@@ -11,8 +11,8 @@ import (
 // stop, the second one ends calls.
 type interrupt struct {
 	stop  context.Context // no further call is started
-	calls context.Context // those in flight are cancelled
-	close func()          // gives the signals back
+	calls context.Context // those in flight are canceled
+	close func()          // restores the signals
 }
 
 // catchInterrupt begins to catch the signals. At the first one it calls

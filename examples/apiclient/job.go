@@ -32,7 +32,7 @@ type job struct {
 	unnamed int64   // losses beyond those
 }
 
-// maxLosses bounds how many errors are printed: a dead server makes a
+// maxLosses limits the number of errors that are printed: a dead server makes a
 // thousand of the same.
 const maxLosses = 5
 

@@ -2,7 +2,7 @@
 //
 // It starts an HTTP API on loopback that enforces a rate and a concurrency, fetches a
 // thousand items from it through a gate, fetches them again with a naive pool that
-// retries at once, and prints both side by side. With -url it fetches from a real API
+// retries immediately, and prints both side by side. With -url it fetches from a real API
 // instead.
 //
 // gate.go shows how a gate gets in front of an http.Client. The rest is flags, a
@@ -26,7 +26,7 @@ const (
 	exitInterrupted = 130 // 128 + SIGINT, as shells have it
 )
 
-// messages begins each message and each error, beside progress and table.
+// messages begins each message and each error, in addition to progress and table.
 const messages = "apiclient: "
 
 func main() { os.Exit(run(os.Args[1:], os.Stdout, os.Stderr)) }

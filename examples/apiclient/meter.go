@@ -36,8 +36,7 @@ func newMeter() *meter {
 	return &meter{epoch: time.Now(), called: make(map[int]struct{})}
 }
 
-// depart notes that an attempt for an item is sent now and returns the
-// instant, to be handed to answered.
+// depart notes that an attempt for an item is sent now and returns the time, to be handed to answered.
 func (m *meter) depart(id int) time.Duration {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -10,11 +10,11 @@ import (
 )
 
 // fetchNaively fetches every item of the job the way a first draft does: as
-// many workers, and whatever is refused is tried again at once. It is here to
+// many workers, and whatever is rejected is tried again immediately. It is here to
 // be compared with, not to be copied.
 //
-// It is stopped after limit, because it would not end by itself.
-// What it has not fetched by then counts as lost in its column and nowhere
+// It is stopped after limit, because it would not end on its own.
+// What it has not fetched by then is treated as lost in its column and nowhere
 // else: the exit status is about the gate.
 func fetchNaively(ctx context.Context, j *job, limit time.Duration) {
 	ctx, cancel := context.WithCancel(ctx)
@@ -54,7 +54,7 @@ func tryAgain(err error) bool {
 }
 
 // naiveLimit is the time the naive pool gets: three times the longer of what
-// the rate allows and what the gate took, which may have been held up by the
+// the rate allows and what the gate took, which may have been delayed by the
 // concurrency or the network, and something to spare for small runs.
 func naiveLimit(ideal, gate time.Duration) time.Duration {
 	longer := max(ideal, gate)

@@ -78,7 +78,7 @@ func (s share) items(n int) int {
 	return (n + s.of - s.number) / s.of
 }
 
-// families are the header fields in which the built-in server says how many calls are left.
+// families are the header fields in which the built-in server reports the number of remaining calls.
 var families = map[string]sluicetest.Family{
 	"github": sluicetest.GitHub,
 	"openai": sluicetest.OpenAI,
@@ -212,7 +212,7 @@ func (o options) check(given map[string]bool) error {
 	return nil
 }
 
-// checkInstances refuses what instances cannot do together.
+// checkInstances rejects what instances cannot do together.
 func (o options) checkInstances() error {
 	switch {
 	case o.redis == "":
@@ -231,7 +231,7 @@ func (o options) checkInstances() error {
 	return nil
 }
 
-// parseRate reads -rate, which is a count of its own or a whole rate.
+// parseRate reads -rate, which is a count alone or a whole rate.
 func parseRate(value string, per time.Duration, perGiven bool) (sluice.Rate, error) {
 	if strings.Contains(value, "/") {
 		if perGiven {
@@ -256,7 +256,7 @@ func parseRate(value string, per time.Duration, perGiven bool) (sluice.Rate, err
 	return sluice.Rate{Count: count, Per: per}, nil
 }
 
-// checkURL refuses an address that no call could ever reach.
+// checkURL rejects an address that no call could ever reach.
 func checkURL(address string) error {
 	u, err := url.Parse(itemURL(address, 0))
 	if err != nil {

@@ -53,7 +53,7 @@ func TestGateRun(t *testing.T) {
 	})
 }
 
-// A gate that is not told the rate loses nothing, has few calls refused, and stays at the
+// A gate that is not told the rate loses nothing, has few calls rejected, and stays at the
 // rate once it has found it.
 func TestGateRunUnknown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -171,7 +171,7 @@ func TestPassingAnswersAreRetried(t *testing.T) {
 			fetchThroughGate(t.Context(), b.gate, b.job)
 			d := b.job.client.meter.total()
 			enough := d.attempts == 12
-			if code == 429 { // a gate that learns waits longer for a server that refuses all calls
+			if code == 429 { // a gate that learns waits longer for a server that throttles all calls
 				enough = d.attempts >= 12
 			}
 			if !enough || d.calls != 3 {
@@ -206,7 +206,7 @@ func TestToldWaitPausesTheGate(t *testing.T) {
 				}
 			})
 			// With one in flight none has left already, and at this rate the
-			// next one leaves the moment it is let.
+			// next one starts the moment it is let.
 			b := newBench(t, api, "-n 20 -concurrency 1 -rate 1000000")
 			fetchThroughGate(t.Context(), b.gate, b.job)
 			if saved, err := b.job.out.close(); saved != 20 || err != nil {

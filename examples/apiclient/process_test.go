@@ -20,7 +20,7 @@ type exited struct {
 	dir            string // where it ran
 }
 
-// runBinary runs the program in a folder of its own.
+// runBinary runs the program in its own directory.
 func runBinary(t *testing.T, args ...string) exited {
 	t.Helper()
 	return startBinary(t, "stdout", args...).wait(t)

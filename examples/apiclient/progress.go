@@ -7,18 +7,18 @@ import (
 )
 
 const (
-	// liveEvery is how often the line of a terminal is drawn.
+	// liveEvery is the interval at which the line of a terminal is drawn.
 	liveEvery = 200 * time.Millisecond
-	// plainEvery is how often a line is printed where lines stay.
+	// plainEvery is the interval at which a line is printed where lines stay.
 	plainEvery = 2 * time.Second
 	// rateOver is the time that the rate of the line is measured over.
 	rateOver = 2 * time.Second
 )
 
-// unknown is how many wait in other processes.
+// unknown is the number of those that wait in other processes.
 const unknown = -1
 
-// moment is the state of a run at one instant.
+// moment is the state of a run at a point in time.
 type moment struct {
 	at          time.Time
 	done        int64
@@ -44,7 +44,7 @@ type progress struct {
 }
 
 // watch begins to show how a run of so many items is going. The caller must
-// call stop when it is over; the line is gone, or complete, when stop returns.
+// call stop when it has ended; the line is gone, or complete, when stop returns.
 func watch(s *screen, name string, o options, now func() moment) (stop func()) {
 	p := &progress{
 		screen: s, name: name, n: int64(o.share.items(o.n)), target: o.perSecond(), now: now,

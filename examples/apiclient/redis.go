@@ -15,12 +15,12 @@ import (
 )
 
 const (
-	// lease is how long permits stay lent to an instance that was killed.
+	// lease is the time for which an instance that was killed keeps its permits.
 	lease = 5 * time.Second
-	// patience is how long an instance waits for a Redis that is away before it
+	// patience is the time for which an instance waits for a Redis that is unavailable before it
 	// gives up. Meanwhile nothing is called.
 	patience = 10 * time.Second
-	// askAgain is how often it asks meanwhile.
+	// askAgain is the interval at which it asks until then.
 	askAgain = 200 * time.Millisecond
 )
 
@@ -42,7 +42,7 @@ type shared struct {
 }
 
 // quiet is a logger that keeps silent: what go-redis would log is in the errors that
-// it returns, and a line of its own would go through those of the progress.
+// it returns, and its own line would go through those of the progress.
 type quiet struct{}
 
 func (quiet) Printf(context.Context, string, ...any) {}
@@ -101,8 +101,8 @@ func (s *shared) configOf() sluice.Config {
 	}
 }
 
-// close gives the connections back, and forgets limits that only this run shares.
-// One with a name may be in use by others, whose limits would begin anew.
+// close closes the connections and deletes limits that only this run shares.
+// One with a name may be in use by others, whose limits would start over.
 func (s *shared) close() {
 	if !s.named {
 		if err := s.forget(); err != nil {
@@ -112,7 +112,7 @@ func (s *shared) close() {
 	_ = s.client.Close()
 }
 
-// forget removes the keys of the shared limits. They would go by themselves, but for one:
+// forget removes the keys of the shared limits. They would go on their own, but for one:
 // the last token of the semaphore.
 func (s *shared) forget() error {
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
@@ -141,8 +141,8 @@ func (e *awayError) Error() string {
 func (e *awayError) Unwrap() error { return e.err }
 
 // judge returns whether to ask again after err, or the error to give up with. What
-// a limit or the context says goes through; that the Redis is away, or refuses,
-// does not lose an item at once. asked says that a success came from the Redis.
+// a limit or the context says goes through; that the Redis is unavailable, or rejects,
+// does not lose an item immediately. asked says that a success came from the Redis.
 func (s *shared) judge(ctx context.Context, err error, asked bool) (again bool, _ error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

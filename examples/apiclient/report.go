@@ -46,7 +46,7 @@ type result struct {
 	learned *sluice.Learned
 }
 
-// newResult adds up a run. saved is how many items it kept; server is nil if
+// newResult adds up a run. saved is the number of items it kept; server is nil if
 // the calls went elsewhere.
 func newResult(o options, j *job, saved int64, wall time.Duration, server *apiserver.Server) result {
 	d := j.client.meter.total()

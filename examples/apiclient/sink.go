@@ -10,11 +10,11 @@ import (
 	"sync"
 )
 
-// flushAt is how many bytes are gathered before they are written.
+// flushAt is the number of bytes that are gathered before they are written.
 const flushAt = 64 << 10
 
 // sink writes items as JSON Lines. It keeps its own buffer instead of a
-// bufio.Writer in order to know how many items have really been written: one
+// bufio.Writer in order to know the number of items that have really been written: one
 // that is lost in a failing flush is a lost item.
 type sink struct {
 	mu      sync.Mutex
@@ -75,8 +75,8 @@ func (s *sink) write(id int, body []byte) error {
 	return s.err
 }
 
-// flush writes what has gathered. The items of a write that fails count as
-// lost, all of them: how many of its bytes are good is not known.
+// flush writes what has gathered. The items of a write that fails are treated as lost, all of them:
+// how many of its bytes are good is not known.
 func (s *sink) flush() {
 	if s.err != nil || s.buf.Len() == 0 {
 		return
@@ -90,7 +90,7 @@ func (s *sink) flush() {
 	s.pending = 0
 }
 
-// close writes the rest and returns how many items have been written in all.
+// close writes the rest and returns the total number of written items.
 // A file system may report only now what it could not keep, and does not say
 // of which write, so that no item can then be called saved.
 func (s *sink) close() (saved int64, err error) {

@@ -150,7 +150,7 @@ func TestBinaryRedisComesBack(t *testing.T) {
 		time.Sleep(time.Millisecond)
 	}
 	redis.Close()
-	p.until(t, "instance ") // does not answer, or refuses: a miniredis that ends answers a script with an error of its own
+	p.until(t, "instance ") // does not answer, or rejects: a miniredis that ends answers a script with its own error
 	if err := redis.Restart(); err != nil {
 		t.Fatal(err)
 	}

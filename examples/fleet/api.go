@@ -11,7 +11,7 @@ import (
 	"github.com/sluice-go/sluice/sluicetest"
 )
 
-// banned is how long the API asks callers to wait when it throttles.
+// banned is the wait that the API requests from callers when it throttles.
 const banned = time.Second
 
 // api is the HTTP API that the workers call, POST /items/{id}: it allows a rate, works
@@ -31,8 +31,8 @@ type api struct {
 	throttle  bool                     // the next call
 }
 
-// newAPI returns an API that listens on loopback. It tolerates calls of a quarter of a
-// second at once.
+// newAPI returns an API that listens on loopback. It tolerates concurrent calls of a quarter of a
+// second.
 func newAPI(n int, rate limits.Rate) (*api, error) {
 	a := &api{began: make(map[string]chan struct{}), processed: make([]int, n)}
 	mux := http.NewServeMux()
@@ -96,7 +96,7 @@ func (a *api) begin(key string) (done chan struct{}, first bool) {
 	return done, true
 }
 
-// now returns how many items were processed so far.
+// now returns the number of items processed so far.
 func (a *api) now() int {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -9,7 +9,7 @@ import (
 	"github.com/sluice-go/sluice"
 )
 
-// An item is processed once for each key, also if its calls come at once.
+// An item is processed once for each key, also if its calls come at the same time.
 func TestAPI_ProcessesAKeyOnce(t *testing.T) {
 	t.Parallel()
 	a, err := newAPI(2, sluice.Rate{Count: 1000, Per: time.Second})

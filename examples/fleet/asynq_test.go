@@ -59,7 +59,7 @@ func TestAsynq_ItemsOfAKilledWorker(t *testing.T) {
 		lines.Scan() // it has all items
 	}
 	survivor, lines := taken()
-	time.Sleep(time.Second) // it looks for items of dead workers when it starts, and then each minute
+	time.Sleep(time.Second) // it looks for items of dead workers when it starts, and then every minute
 	killed := time.Now()
 	victim.kill()
 	for i := range n {

@@ -69,8 +69,8 @@ func (b *books) note(worker int, what string, id int, now time.Duration) {
 	}
 }
 
-// kill records that a worker, all of whose lines were read, was killed. It
-// returns how many items the worker had.
+// kill records that a worker, all of whose lines were read, was killed. It returns the number of
+// items the worker had.
 func (b *books) kill(worker int, at time.Duration) int {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -80,7 +80,7 @@ func (b *books) kill(worker int, at time.Duration) int {
 	return v.n
 }
 
-// held returns how many items a worker has.
+// held returns the number of items a worker has.
 func (b *books) held(worker int) int {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -98,7 +98,7 @@ func (b *books) items(worker int) map[int]bool {
 	return has
 }
 
-// redelivered returns how often an item was taken that had been taken before.
+// redelivered returns the number of times an item was taken that had been taken before.
 func (b *books) redelivered() int {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -14,7 +14,7 @@ import (
 
 const (
 	replaceAfter = 3 * time.Second // from when a worker is killed until there is another
-	downFor      = time.Second     // how long the queue and the Redis are away
+	downFor      = time.Second     // the duration of the outage of the queue and the Redis
 	stuckAfter   = time.Minute     // without progress a run ends
 )
 
@@ -64,7 +64,7 @@ func (f *fleet) startWorker() error {
 	return nil
 }
 
-// endWorkers ends all workers by end, at once.
+// endWorkers ends all workers by end, immediately.
 func (f *fleet) endWorkers(end func(*child)) {
 	var all sync.WaitGroup
 	for _, w := range f.workers {

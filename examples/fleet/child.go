@@ -68,7 +68,7 @@ func (c *child) end() {
 	_ = c.stdin.Close()
 }
 
-// ownServer is a queue or a Redis of our own. Its data is in a folder, so it can be killed
+// ownServer is a queue or our own Redis. Its data is in a directory, so it can be killed
 // and started again.
 type ownServer struct {
 	name    string

@@ -29,7 +29,7 @@ func load(seconds int) []string {
 	return []string{"-n", strconv.Itoa(seconds * rate), "-rate", strconv.Itoa(rate) + "/s"}
 }
 
-// TestGoals_Rate: four workers deliver the rate, and nothing is refused.
+// TestGoals_Rate: four workers deliver the rate, and nothing is rejected.
 func TestGoals_Rate(t *testing.T) {
 	long(t)
 	for i := range attempts {

@@ -19,7 +19,7 @@ type options struct {
 	throttle   time.Duration
 	json       bool
 
-	// What the workers need, too.
+	// What the workers need as well.
 	nats, redis, url string
 	name             string
 	goroutines       int
@@ -110,7 +110,7 @@ func (o options) check(role string) error {
 	return nil
 }
 
-// slots returns how many calls the rate allows in that time, at least 1.
+// slots returns the number of calls the rate allows in that time, at least 1.
 func slots(r limits.Rate, in time.Duration) int64 {
 	return max(1, int64(float64(r.Count)*in.Seconds()/r.Per.Seconds()))
 }

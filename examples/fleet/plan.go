@@ -37,7 +37,7 @@ func (p *plan) every(d time.Duration, do func()) {
 	p.after(d, func() { p.every(d, do); do() })
 }
 
-// follow does what is planned until it is over, or reports that it was interrupted.
+// follow does what is planned until it has ended, or reports that it was interrupted.
 func (p *plan) follow(interrupts <-chan os.Signal) (interrupted bool) {
 	for !p.over {
 		e := p.events[0]

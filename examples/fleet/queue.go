@@ -12,7 +12,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// patience is how long a queue or a Redis may take to start.
+// patience is the time that a queue or a Redis may take to start.
 const patience = 10 * time.Second
 
 // queue is a JetStream stream of items.
@@ -22,7 +22,7 @@ type queue struct {
 	js   jetstream.JetStream
 }
 
-// openQueue connects to the queue, and does so again and again while it is away.
+// openQueue connects to the queue, and does so again and again while it is unavailable.
 func openQueue(o options) (*queue, error) {
 	conn, err := nats.Connect(o.nats, nats.RetryOnFailedConnect(true), nats.MaxReconnects(-1), nats.ReconnectWait(100*time.Millisecond),
 		nats.ReconnectJitter(50*time.Millisecond, 50*time.Millisecond),
@@ -59,7 +59,7 @@ func (q *queue) consumer(ctx context.Context) (jetstream.Consumer, error) {
 	})
 }
 
-// await is consumer, but waits for a queue that is away.
+// await is consumer, but waits for a queue that is unavailable.
 func (q *queue) await(ctx context.Context) (jetstream.Consumer, error) {
 	for said := false; ; said = true {
 		// A queue that is killed does not answer what it was asked.
@@ -102,7 +102,7 @@ func (q *queue) fill(ctx context.Context, n int) error {
 	return nil
 }
 
-// left returns how many items are not done.
+// left returns the number of items that are not done.
 func (q *queue) left(ctx context.Context) (int, error) {
 	c, err := q.js.Consumer(ctx, q.name, "workers")
 	if err != nil {

@@ -59,7 +59,7 @@ type killFigures struct {
 // throttleFigures is what a 429 cost.
 type throttleFigures struct {
 	breakFigures
-	Early int     `json:"early"` // calls that came before the time that it asked for was over
+	Early int     `json:"early"` // calls that came before the time that it asked for had ended
 	Last  float64 `json:"last"`  // when the last of them came, after the 429
 }
 
@@ -153,7 +153,7 @@ func (s seen) throttle(answered time.Duration) throttleFigures {
 	if r.Early > 0 {
 		r.Last = (s.served[end-1] - answered).Seconds()
 	}
-	// Calls on their way, and those that came when the pause was over, do not count.
+	// Calls on their way, and those that came when the pause had ended, do not count.
 	r.Back = s.at(answered + banned/2).Back
 	if r.Back != nil {
 		*r.Back += (banned / 2).Seconds()

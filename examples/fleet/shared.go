@@ -16,22 +16,22 @@ import (
 )
 
 const (
-	// catchUp is the default of -catch-up: how much of the rate may be made up for, if a
-	// process did not get to run. The API must tolerate as many calls at once.
+	// catchUp is the default of -catch-up: how much of the rate may be caught up, if a
+	// process did not get to run. The API must tolerate as many concurrent calls.
 	catchUp = 50 * time.Millisecond
-	// leastLate is how late a call may be whatever -catch-up says.
+	// leastLate is the delay that a call may always have whatever -catch-up says.
 	leastLate = 5 * time.Millisecond
-	// ahead is how far a worker reserves slots in one round trip: a Redis that stalls for
+	// ahead is the time for which a worker reserves slots in one round trip: a Redis that stalls for
 	// less delays no call. So calls of other workers leave for as long after a 429.
 	ahead = 50 * time.Millisecond
-	// askAgain is how often a worker asks a Redis that does not answer.
+	// askAgain is the interval at which a worker asks a Redis that does not answer.
 	askAgain = 200 * time.Millisecond
 	// callTimeout ends a call that the API does not answer; it is tried again.
 	callTimeout = 10 * time.Second
 )
 
 // newTransport returns the transport of a worker. It is the one that a single process
-// would have, but its gate has a limit in a Redis instead of a rate of its own, and its
+// would have, but its gate has a limit in a Redis instead of its own rate, and its
 // pauses reach all workers.
 func newTransport(o options, client *redis.Client) (*sluicehttp.Transport, error) {
 	adapter, err := sluiceredis.NewGoRedis(client)
@@ -78,7 +78,7 @@ func pauseAll(pacer *sluiceredis.Pacer) sluice.Observer {
 	}
 }
 
-// patient is a limit that lets calls wait, instead of failing, while the Redis is away.
+// patient is a limit that lets calls wait, instead of failing, while the Redis is unavailable.
 type patient struct{ pacer *sluiceredis.Pacer }
 
 // Admit implements limits.Limiter.

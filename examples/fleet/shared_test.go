@@ -83,7 +83,7 @@ func TestPace(t *testing.T) {
 	}
 }
 
-// Calls wait while the Redis is away, and leave when it is back.
+// Calls wait while the Redis is unavailable, and start when it is back.
 func TestPatient(t *testing.T) {
 	t.Parallel()
 	port, err := freePort()

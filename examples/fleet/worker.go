@@ -91,7 +91,7 @@ func (w *worker) next(stop context.Context) {
 		w.note("done", it)
 		_ = msg.Ack()
 	case stop.Err() != nil:
-		_ = msg.Nak() // another worker may have it at once
+		_ = msg.Nak() // another worker may have it immediately
 	default:
 		_ = msg.NakWithDelay(again)
 	}

@@ -22,7 +22,7 @@ const (
 	tokenBurst        = 10_000
 )
 
-// latency is how long a request takes to the server.
+// latency is the time a request takes to the server.
 const latency = 20 * time.Millisecond
 
 // A vendor is an API that the server imitates, and its SDK.
@@ -90,7 +90,7 @@ type chat struct {
 	} `json:"messages"`
 }
 
-// parseChat returns the prompt, and how long the completion may be.
+// parseChat returns the prompt, and the maximum length of the completion.
 func parseChat(body []byte) (prompt string, most int64, err error) {
 	var c chat
 	if err := json.Unmarshal(body, &c); err != nil {

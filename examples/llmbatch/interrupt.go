@@ -12,8 +12,8 @@ import (
 // which may be waiting for its output to be read.
 type interrupts struct {
 	stop  chan struct{}   // nothing more begins
-	calls context.Context // what is running is cancelled
-	close func()          // gives the signals back
+	calls context.Context // what is running is canceled
+	close func()          // restores the signals
 }
 
 // catchInterrupts begins to catch the signals, and says what each of them does

@@ -1,6 +1,6 @@
 // Llmbatch makes 500 chat completions at a server that limits requests and tokens: with
 // the SDK alone, with the SDK and 10 retries, and with the same SDK through a transport
-// of package sluicehttp. It prints how many of them succeed, and how long that takes.
+// of package sluicehttp. It prints the number of successes, and the time that takes.
 //
 // sluice.go shows how the transport and package batch are used. openai.go and
 // anthropic.go have the calls of the SDKs, api.go the server. The rest is flags and a
@@ -84,7 +84,7 @@ func compare(o options, stdout, stderr io.Writer) (status int, err error) {
 	return 0, nil
 }
 
-// oneRun makes one run against a server of its own on loopback, and shows its progress.
+// oneRun makes one run against its own server on loopback, and shows its progress.
 func oneRun(o options, name string, log *batch.Log, stop *interrupts, stderr io.Writer) (result, error) {
 	server, err := listen(newAPI(o.vendor, o.speed()))
 	if err != nil {

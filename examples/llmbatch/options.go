@@ -19,7 +19,7 @@ type options struct {
 	resume  bool
 }
 
-// fastBy is how much faster everything is with -fast.
+// fastBy is the factor by which everything is faster with -fast.
 const fastBy = 60
 
 // speed is by what all durations are divided and all rates multiplied.

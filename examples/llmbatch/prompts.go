@@ -60,7 +60,7 @@ func completion(prompt string) string {
 	return prose(rng, 75+rng.IntN(301))
 }
 
-// streams returns how long it takes to stream so many tokens.
+// streams returns the time it takes to stream a number of tokens.
 func streams(tokens int64) time.Duration {
 	return time.Duration(tokens) * time.Second / tokensPerSecond
 }

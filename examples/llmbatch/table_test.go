@@ -37,7 +37,7 @@ SDK alone, the first failure:
 	}
 }
 
-// What was neither made nor failed has a row of its own.
+// What was neither made nor failed has its own row.
 func TestWriteTable_Interrupted(t *testing.T) {
 	var b strings.Builder
 	if err := writeTable(&b, options{vendor: openAI, n: 500}, []result{{name: viaSluice, OK: 270, Items: 500, failed: 1, Took: 9}}); err != nil {

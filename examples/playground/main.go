@@ -64,7 +64,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	return 0
 }
 
-// write writes the files into a folder, and their names and sizes to stdout.
+// write writes the files into a directory, and their names and sizes to stdout.
 func write(files []file, dir string, stdout io.Writer) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err

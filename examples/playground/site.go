@@ -27,7 +27,7 @@ type file struct {
 	content []byte
 }
 
-// policy is the Content-Security-Policy, which index.html has, too, for other servers.
+// policy is the Content-Security-Policy, which index.html has as well, for other servers.
 const policy = "default-src 'none'; script-src 'self' 'wasm-unsafe-eval'; style-src 'self'; connect-src 'self'; " +
 	"img-src 'self'; worker-src 'self'; base-uri 'none'; form-action 'none'"
 

@@ -14,7 +14,7 @@ import (
 	"gonum.org/v1/plot/vg/draw"
 )
 
-// drawAll draws all pictures from n into the folder dir, writes n beside them,
+// drawAll draws all pictures from n into the directory dir, writes n next to them,
 // and returns the files that it has written.
 func drawAll(n numbers, dir string) (files []string, err error) {
 	file := filepath.Join(dir, "timeline.json")
@@ -79,7 +79,7 @@ func inWords(s subject, r history) string {
 		s.point, len(r.Left), last.Seconds(), mostWithin(r.Left, 2*time.Second), refused)
 }
 
-// key says what the colours of the first picture are.
+// key says what the colors of the first picture are.
 func key(c draw.Canvas) {
 	x, y := c.Min.X+marginWidth, c.Max.Y-13
 	style := letters(11.5, ink, false, draw.XLeft, draw.YCenter)

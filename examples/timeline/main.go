@@ -37,7 +37,7 @@ func main() {
 }
 
 // parse reads the flags. It returns the exit status if the program is to end,
-// and otherwise -1: 0 after -h, 1 if there is no such folder, which is better
+// and otherwise -1: 0 after -h, 1 if there is no such directory, which is better
 // known before anything is computed, and 2 if the flags make no sense.
 func parse(args []string, stderr io.Writer) (dir string, status int) {
 	flags := flag.NewFlagSet("timeline", flag.ContinueOnError)

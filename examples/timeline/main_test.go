@@ -22,7 +22,7 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// runProgram runs the program in a process of its own.
+// runProgram runs the program in its own process.
 func runProgram(t *testing.T, args ...string) (stdout, stderr string, status int) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), os.Args[0], args...)

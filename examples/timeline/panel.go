@@ -106,7 +106,7 @@ func pour(c draw.Canvas, s subject, water []level, x func(micros) vg.Length, bot
 	write(c, letters(9, blue, false, draw.XRight, draw.YCenter), x(0)-4, y(most)-1, label)
 }
 
-// refusals says how many calls were refused, where they arrived.
+// refusals writes the number of rejected calls where they arrived.
 func refusals(c draw.Canvas, r history, x func(micros) vg.Length, bottom vg.Length) {
 	for i := 0; i < len(r.Refused); {
 		at, n := r.Refused[i], 0
@@ -122,13 +122,13 @@ func refusals(c draw.Canvas, r history, x func(micros) vg.Length, bottom vg.Leng
 	}
 }
 
-// A brick is a call in a stack of those that come at about one instant.
+// A brick is a call in a stack of those that come at about one time.
 type brick struct {
 	at  micros // where it is drawn
 	row int
 }
 
-// mostWithin returns how many instants are in that span of time in which most
+// mostWithin returns the number of times in that span of time in which most
 // are: one as long as per, its beginning included and its end not.
 func mostWithin(at []micros, per time.Duration) (most int) {
 	first := 0

@@ -8,27 +8,27 @@ import (
 	"time"
 )
 
-// A call arrives at an instant, and takes so long once it was let through.
+// A call arrives at a time, and takes so long once it was let through.
 type call struct {
 	at, takes time.Duration
 }
 
 // A limiter is what calls are sent through.
 type limiter struct {
-	// enter blocks until the call may leave, and returns what to do when it
+	// enter blocks until the call may start, and returns what to do when it
 	// is done; or it returns an error, and the call is lost.
 	enter func(ctx context.Context) (done func(), err error)
 
-	// water is how much there is of what the picture shows as water. It flows
+	// water is the amount that the picture shows as water. It flows
 	// if it changes evenly, and otherwise in steps.
 	water func() float64
 	flows bool
 }
 
-// micros is an instant or a time, in µs: exact enough, and short to write.
+// micros is a point in time or a duration, in µs: exact enough, and short to write.
 type micros = int64
 
-// A history is what became of the calls. Instants count from the beginning.
+// A history is what became of the calls. Times count from the beginning.
 type history struct {
 	Name    string   `json:"name"`
 	Arrived []micros `json:"arrived_us"`
@@ -38,26 +38,25 @@ type history struct {
 	Water   []level  `json:"water,omitempty"`
 }
 
-// A level is how high the water stands at an instant. Between two levels it
+// A level is how high the water stands at a time. Between two levels it
 // changes evenly.
 type level struct {
 	At    micros  `json:"us"`
 	Units float64 `json:"n"`
 }
 
-// tick is how often the water is looked at. Calls arrive at multiples of it.
+// tick is the interval at which the water is looked at. Calls arrive at multiples of it.
 const tick = 50 * time.Millisecond
 
-// simulate sends calls through a limiter, and returns what has happened when
-// the time is over. It must be called in a bubble. The calls are in order of
-// their arrival, and must be done by then.
+// simulate sends calls through a limiter, and returns what has happened when the time is up. It
+// must be called in a bubble. The calls are in order of their arrival, and must be done by then.
 func simulate(name string, newLimiter func() limiter, calls []call, until time.Duration) history {
 	r := history{Name: name}
 	limiter := newLimiter()
 	start := time.Now()
 	now := func() micros { return time.Since(start).Microseconds() }
 	look := func() {
-		// Once all goroutines wait, all that can happen at this instant has.
+		// Once all goroutines wait, all that can happen at this time has.
 		synctest.Wait()
 		l := level{now(), limiter.water()}
 		if n := len(r.Water); n > 0 && !limiter.flows {
@@ -99,7 +98,7 @@ func simulate(name string, newLimiter func() limiter, calls []call, until time.D
 	return r
 }
 
-// corners leaves out the levels that lie on the line between their neighbours,
+// corners leaves out the levels that lie on the line between their neighbors,
 // and those that say the same twice.
 func corners(all []level) []level {
 	all = slices.Compact(all)

@@ -23,7 +23,7 @@ type subject struct {
 	make  func() limiter
 }
 
-// until is how long the pictures are. All calls are done by then.
+// until is the length of the pictures. All calls are done by then.
 const until = 18 * time.Second
 
 // sixty is the calls that go through all the limiters: some one by one, a
@@ -95,7 +95,7 @@ func waiting() []subject {
 	}
 }
 
-// deciding are the limiters that decide at once, and a gate.
+// deciding are the limiters that decide immediately, and a gate.
 func deciding() []subject {
 	return []subject{
 		{
@@ -194,7 +194,7 @@ func gated() limiter {
 	}
 }
 
-// confused is the calls of the classic confusion, all of which arrive at once:
+// confused is the calls of the classic confusion, all of which arrive together:
 // the first eight are quick, the others are not.
 func confused() (calls []call) {
 	for i := range 16 {

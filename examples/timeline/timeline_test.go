@@ -109,7 +109,7 @@ func TestNothingIsLost(t *testing.T) {
 			t.Errorf("%s: calls are out of order, or not done by the end", s.name)
 		}
 		for i, left := range h.Left {
-			// Those that are refused only make the others earlier.
+			// Those that are rejected only make the others earlier.
 			if left < h.Arrived[i] {
 				t.Errorf("%s: call %d left at %d µs, before it arrived", s.name, i+1, left)
 			}

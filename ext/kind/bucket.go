@@ -19,7 +19,7 @@ import (
 // multiplies by a rate in floating point, which counts no further than its mantissa.
 // And a clock that steps back fills or blocks it.
 //
-// So no units are stored, but an instant: when the bucket will be empty, the
+// So no units are stored, but a time: when the bucket will be empty, the
 // theoretical arrival time, TAT. One unit is worth the interval T = per ÷ count, a full
 // bucket is worth capacity·T, and the level is the time from now to the TAT.
 //
@@ -27,8 +27,8 @@ import (
 //	fits  if and only if level + n·T ≤ capacity·T
 //	TAT   := now + level + n·T       if it fits; unchanged otherwise
 //
-// With capacity 5 and T = 1 s, calls of one unit at the same instant, and then
-// each half second:
+// With capacity 5 and T = 1 s, calls of one unit at the same time, and then
+// every half second:
 //
 //	now        0   0   0   0   0   0     0.5   1.0   1.5   2.0
 //	TAT        0   1   2   3   4   5     5     5     6     6      before it
@@ -56,13 +56,13 @@ import (
 // Recommendation I.371, as secondary literature gives it); replies and rounding
 // as redis-cell defines them.
 
-// A Bucket is the rule of leaky buckets of one rate. Its state is the instant at which
+// A Bucket is the algorithm of leaky buckets of one rate. Its state is the time at which
 // the bucket will be empty, or the level: how long it takes from now until then. It is
 // made by [NewBucket].
 type Bucket struct {
 	capacity int64
-	interval time.Duration // T: how long one unit takes to leak
-	depth    time.Duration // how long a full bucket takes to drain: capacity·T
+	interval time.Duration // T: the time in which one unit leaks
+	depth    time.Duration // the time in which a full bucket drains: capacity·T
 	inverse  uint64        // 2⁶⁴ ÷ T, rounded up
 }
 
@@ -70,7 +70,7 @@ type Bucket struct {
 // the next 146 years. A TAT cut off at the end of the range would forget what was taken.
 const deepest = time.Duration(math.MaxInt64/2 + 1)
 
-// NewBucket returns the rule of buckets that hold rate.Burst units (0 means 1) and leak
+// NewBucket returns the algorithm of buckets that hold rate.Burst units (0 means 1) and leak
 // rate.Count per rate.Per. It returns an error if rate.Check does, for more than 10⁶
 // per second, and if a full bucket would take longer than 146 years to drain.
 //
@@ -94,16 +94,16 @@ func newBucket(capacity int64, interval time.Duration) Bucket {
 	return Bucket{capacity, interval, interval * time.Duration(capacity), math.MaxUint64/uint64(interval) + 1}
 }
 
-// Capacity returns how many units a full bucket holds.
+// Capacity returns the number of units that a full bucket holds.
 func (r *Bucket) Capacity() int64 { return r.capacity }
 
-// Interval returns how long one unit takes to leak.
+// Interval returns the time in which one unit leaks.
 func (r *Bucket) Interval() time.Duration { return r.interval }
 
-// Depth returns how long a full bucket takes to drain.
+// Depth returns the time in which a full bucket drains.
 func (r *Bucket) Depth() time.Duration { return r.depth }
 
-// Share returns the rule of one of m equal parts: a capacity divided by m, rounded
+// Share returns the algorithm of one of m equal parts: a capacity divided by m, rounded
 // down, and m times the interval. If the capacity is less than m, ok is false.
 func (r *Bucket) Share(m int64) (part Bucket, ok bool) {
 	if m < 1 || r.capacity < m {
@@ -112,12 +112,12 @@ func (r *Bucket) Share(m int64) (part Bucket, ok bool) {
 	return newBucket(r.capacity/m, r.interval*time.Duration(m)), true
 }
 
-// Take is the rule: it takes n at now from a bucket that will be empty at tat, if they
+// Take is the algorithm: it takes n at now from a bucket that will be empty at tat, if they
 // fit, and returns when it will be empty then.
 func (r *Bucket) Take(tat, now time.Duration, n int64) (time.Duration, limits.Result) {
 	level, wait := r.Fits(max(0, tat-now), n)
 	switch {
-	case n == 0: // always granted, even if the bucket is fuller than full
+	case n == 0: // always admitted, even if the bucket is fuller than full
 		return tat, r.Result(level, 0)
 	case wait == 0:
 		tat = now + level
@@ -126,7 +126,7 @@ func (r *Bucket) Take(tat, now time.Duration, n int64) (time.Duration, limits.Re
 }
 
 // Fits is Take for shells that keep the level, or store it only if nothing has changed
-// meanwhile. It returns the level after n were put in, and how long they must wait: 0 if
+// meanwhile. It returns the level after n were put in, and the time they must wait: 0 if
 // they fit now, [limits.Never] if never. n = 0 fits unless the bucket is fuller than
 // full.
 func (r *Bucket) Fits(level time.Duration, n int64) (after, wait time.Duration) {
@@ -150,7 +150,7 @@ func (r *Bucket) Result(level, wait time.Duration) limits.Result {
 	}
 }
 
-// units returns how many units leak in d ≥ 0: d ÷ T, rounded down, nearly always
+// units returns the number of units that leak in d ≥ 0: d ÷ T, rounded down, nearly always
 // without a division, which would take as long as the rest of a decision without the
 // clock. The inverse is less than one too large, so the product is right wherever
 // d·T < 2⁶⁴, as for 5 hours of 1 ms, and otherwise sometimes one unit too large.
@@ -186,7 +186,7 @@ func (r *Bucket) Adjust(tat, now time.Duration, delta int64) time.Duration {
 //
 // A deployment that changes a rate replaces one machine after the other. Meanwhile one
 // key is used with two rates alternately. If the level is cut down to what the smaller
-// bucket can hold, the larger one grants that again, with every call:
+// bucket can hold, the larger one admits that again, with every call:
 //
 //	100 at once, 50/s   grants 100 ····· full ····· grants 80, again and again
 //	 20 at once, 50/s           called: 20 is full
@@ -194,18 +194,18 @@ func (r *Bucket) Adjust(tat, now time.Duration, delta int64) time.Duration {
 // A level kept as time has the same fault in another form: 100 units at 50/s are
 // 2 s, and 2 s are 10 units at 5/s, which leaves room for 90 more.
 //
-// So each rate has a bucket of its own, and what any of them grants is poured into
-// all. A bucket grants what fits into it. A call that is refused changes nothing.
+// So each rate has its own bucket, and what any of them admits is poured into
+// all. A bucket admits what fits into it. A call that is rejected changes nothing.
 //
 // Bound. Let a grant by a bucket of capacity c and rate r end a window of length W.
-// The bucket held all of the window's grants but for what leaked, r·W at most, and
-// held no more than c. So the window has at most c + r·W grants: what the laxest of
+// The bucket held all of the units admitted in the window except those that leaked, r·W at most, and
+// held no more than c. So the window has at most c + r·W admitted units: what the laxest of
 // the rates allows alone. Two rules keep the buckets small, and the bound true:
 //
 //   - A bucket that the grant of a rate at least as fast overfills is full and no
-//     fuller. Until then its window had at most c' + r'·W' grants, by induction, of
+//     fuller. Until then its window had at most c' + r'·W' admitted units, by induction, of
 //     some rate with r' ≥ r; after it at most r·W''. Together that is less than
-//     c' + r'·(W' + W''). A slower rate's grants are owed in full, so a rate that is
+//     c' + r'·(W' + W''). The units admitted by a slower rate are owed in full, so a rate that is
 //     faster and smaller waits until they have leaked: up to (c' − c) ÷ r.
 //   - A rate that is used for the first time has no bucket. It gets one with as many
 //     units as the existing bucket, which is exact or too many if that one
@@ -218,7 +218,7 @@ func (r *Bucket) Adjust(tat, now time.Duration, delta int64) time.Duration {
 // laxer one covers is left out. With three rates of which none is laxer than the others
 // the bound is therefore that of the largest capacity and the highest rate. The same
 // holds when a larger and slower rate is used for a bucket that has
-// just become empty: its past is forgotten.
+// just become empty: its past is discarded.
 
 // A BucketState is how full the bucket of one rate is, as the time it takes to drain.
 type BucketState struct {
@@ -227,7 +227,7 @@ type BucketState struct {
 	Level    int64 // in nanoseconds
 }
 
-// depth returns how long a full bucket takes to drain.
+// depth returns the time in which a full bucket drains.
 func (b BucketState) depth() int64 { return b.Interval * b.Capacity }
 
 // State returns the state of a bucket of r at that level.
@@ -240,7 +240,7 @@ func (b BucketState) of(r *Bucket) bool {
 	return b.Interval == int64(r.interval) && b.Capacity == r.capacity
 }
 
-// laxer reports whether b never refuses what o does not: o needs no bucket then.
+// laxer reports whether b never rejects what o does not: o needs no bucket then.
 func (b BucketState) laxer(o BucketState) bool {
 	return b.Interval <= o.Interval && b.Capacity >= o.Capacity
 }
@@ -289,7 +289,7 @@ func (p BucketPair) After(d time.Duration) BucketPair {
 }
 
 // By returns p with the bucket of r as its own, and whether that bucket is new. A new
-// one must be kept even if the call is refused, or it would never leak.
+// one must be kept even if the call is rejected, or it would never leak.
 func (p BucketPair) By(r *Bucket) (_ BucketPair, fresh bool) {
 	if p.Own.of(r) {
 		return p, false

@@ -26,7 +26,7 @@ func (p *plain) take(rate limits.Rate, n int64) limits.Result {
 	return res
 }
 
-// In no window more is granted than the laxest rate allows, and no wait is longer
+// In no window more is admitted than the laxest rate allows, and no wait is longer
 // than it must be.
 func TestBucketPair_Take(t *testing.T) {
 	for i, rates := range mixed.Sets {

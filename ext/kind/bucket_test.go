@@ -12,10 +12,10 @@ import (
 	"github.com/sluice-go/sluice/limits"
 )
 
-// must returns the rule of a rate.
+// must returns the algorithm of a rate.
 func must(rate limits.Rate) Bucket { return limits.Must(NewBucket(rate)) }
 
-// A visit asks at an instant for n and expects the reply of CL.THROTTLE.
+// A visit asks at a time for n and expects the reply of CL.THROTTLE.
 type visit struct {
 	at   time.Duration
 	n    int64
@@ -118,7 +118,7 @@ func TestBucket_FitsAfterChangesOfRateAsInRedisCell(t *testing.T) {
 }
 
 // The transcript that the tutorials copy from each other was made with
-// redis-cell ≤ 0.3.0, which floors seconds; the instants are not in it, but
+// redis-cell ≤ 0.3.0, which floors seconds; the times are not in it, but
 // these fit, and 0.3.0 replied exactly this.
 func TestBucket_TakeAsInTheTutorials(t *testing.T) {
 	r := must(limits.Rate{Count: 30, Per: 60 * sec, Burst: 16})

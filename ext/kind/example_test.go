@@ -8,7 +8,7 @@ import (
 	"github.com/sluice-go/sluice/limits"
 )
 
-// A store of buckets: it keeps one instant per key, here in a map, and reads the clock.
+// A store of buckets: it keeps one time per key, here in a map, and reads the clock.
 func Example() {
 	rule, err := kind.NewBucket(limits.Rate{Count: 1, Per: time.Second, Burst: 3})
 	if err != nil {

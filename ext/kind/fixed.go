@@ -11,17 +11,16 @@ import (
 // # When is a fixed window over?
 //
 // A window that is anchored begins with the first call after the one before it
-// was over, and is over W later, on the monotonic clock. A window without calls
-// has not begun: a call that is given back leaves no anchor.
+// had ended, and ends W later, on the monotonic clock. A window without calls
+// has not begun: a call that is returned leaves no anchor.
 //
-// A window with edges on the wall clock, such as a day, is over when that clock says
-// so, and people and time servers set it. Each simple answer is
-// wrong. To count the calls of whatever day the clock shows lets a clock that is
-// put back over midnight and runs over it again grant the day twice. Never to
-// begin a window before the latest one seen shuts all callers out for a year if
-// the clock was a year fast for a moment. To read the wall clock once and go by
-// the monotonic one from there begins the day eight hours late on a machine that
-// slept for eight hours. So:
+// A window with edges on the wall clock, such as a day, ends when that clock says so,
+// and people and time servers set it. Each simple answer is wrong. To count the calls of
+// whatever day the clock shows lets a clock that is put back over midnight and runs over it
+// again grant the day twice. Never to begin a window before the latest one seen shuts all
+// callers out for a year if the clock was a year fast for a moment. To read the wall clock
+// once and go by the monotonic one from there begins the day eight hours late on a machine
+// that slept for eight hours. So:
 //
 //	the window is over   when the wall clock has reached its end,
 //	                     or shows a time before its start and the window
@@ -37,36 +36,35 @@ import (
 //	12:00 of the 2nd, set to 12:00 of the 3rd    the 3rd begins: a machine that slept looks
 //	                                             the same. Set back, the 3rd goes on
 //
-// So with the clock put back nothing is granted twice, and what is left of the
-// window in force can still be had. No call waits longer than the window is long
-// because the clock was wrong. A clock that is put forward over an edge begins a
-// window, one however many edges it skips, and what was left of the old one is
-// lost.
+// So with the clock put back nothing is admitted twice, and what is left of the current window can
+// still be had. No call waits longer than the window is long because the clock was wrong. A clock
+// that is put forward over an edge begins a window, one however many edges it skips, and what was
+// left of the old one is lost.
 
-// A Fixed is the rule of fixed windows: at most Limit units per window, and the windows
+// A Fixed is the algorithm of fixed windows: at most Limit units per window, and the windows
 // follow one another.
 type Fixed struct {
 	Limit  int64         // positive
 	Window time.Duration // positive; not used if there are Edges
 
-	// Edges returns the window that contains an instant of Unix time in nanoseconds, from
+	// Edges returns the window that contains a time of Unix time in nanoseconds, from
 	// start up to but not including end. Nil means that a window begins with the first
 	// call after the end of the previous one.
 	Edges func(wall int64) (start, end int64)
 }
 
-// A FixedState is what is known of the window in force. The zero FixedState is of a
+// A FixedState is what is known of the current window. The zero FixedState is of a
 // limit that was never used.
 type FixedState struct {
 	Used int64         // units in the window; may be more than the limit
-	From time.Duration // since when it is in force
+	From time.Duration // since when it is current
 
 	// With edges: when it begins and ends, in Unix time. Both are 0 if there is no
 	// window yet.
 	Start, End int64
 }
 
-// Over reports whether the window is over, or there is none. now is monotonic time, and
+// Over reports whether the window has ended, or there is none. now is monotonic time, and
 // wall is Unix time in nanoseconds, here and in the other methods; it is not used
 // without edges.
 func (r Fixed) Over(s *FixedState, now time.Duration, wall int64) bool {
@@ -81,7 +79,7 @@ func (r Fixed) Over(s *FixedState, now time.Duration, wall int64) bool {
 
 func (s *FixedState) length() time.Duration { return time.Duration(s.End - s.Start) }
 
-// left returns how long it takes until the window, which is not over, will be,
+// left returns the time until the window, which is not over, will be,
 // if the clock is not set.
 func (r Fixed) left(s *FixedState, now time.Duration, wall int64) time.Duration {
 	if r.Edges == nil {
@@ -104,7 +102,7 @@ func (r Fixed) Begin(s *FixedState, now time.Duration, wall int64) {
 	}
 }
 
-// Take is the rule: it counts n units at now if they fit.
+// Take is the algorithm: it counts n units at now if they fit.
 func (r Fixed) Take(s *FixedState, now time.Duration, wall int64, n int64) limits.Result {
 	over := r.Over(s, now, wall)
 	used, left := s.Used, time.Duration(0)
@@ -128,7 +126,7 @@ func (r Fixed) Take(s *FixedState, now time.Duration, wall int64, n int64) limit
 }
 
 // Decide is Take for a window of which so many units are used and that will be over
-// after left. It returns how many are used then.
+// after left. It returns the number that is used then.
 func (r Fixed) Decide(used int64, left time.Duration, n int64) (int64, limits.Result) {
 	res := limits.Result{Limit: r.Limit}
 	switch {
@@ -148,7 +146,7 @@ func (r Fixed) Decide(used int64, left time.Duration, n int64) (int64, limits.Re
 }
 
 // Adjust counts delta more units, whether they fit or not, or −delta fewer if they were
-// counted age ago in the window in force.
+// counted age ago in the current window.
 func (r Fixed) Adjust(s *FixedState, now time.Duration, wall int64, delta int64, age time.Duration) {
 	over := r.Over(s, now, wall)
 	switch {

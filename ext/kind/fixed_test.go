@@ -23,7 +23,7 @@ func TestFixed_TakeAnchored(t *testing.T) {
 	for name, steps := range map[string][]step{
 		"the window begins with the first call": {
 			{at: 3, n: 0, allowed: true, left: 3},
-			{at: 4, n: 4, wait: -1, left: 3}, // and not with a refused one
+			{at: 4, n: 4, wait: -1, left: 3}, // and not with a rejected one
 			{at: 5, n: 1, allowed: true, left: 2, reset: 10},
 			{at: 14, n: 2, allowed: true, reset: 1},
 			{at: 14, n: 1, wait: 1, reset: 1},
@@ -126,14 +126,14 @@ func TestFixed_Adjust(t *testing.T) {
 		want(23, 1, false, 0)
 		adjust(23, -math.MaxInt64)
 		adjust(23, 1)
-		adjust(60, -1) // of a window that is over
+		adjust(60, -1) // of a window that has ended
 		want(60, 3, true, 0)
 		adjust(120, 4) // begins a window
 		want(120, 1, false, 0)
 	}
 }
 
-// A window whose only call is given back has no anchor.
+// A window whose only call is returned has no anchor.
 func TestFixed_AdjustLeavesNoAnchor(t *testing.T) {
 	q := Fixed{Limit: 3, Window: 10 * sec}
 	var f FixedState
@@ -145,7 +145,7 @@ func TestFixed_AdjustLeavesNoAnchor(t *testing.T) {
 	}
 }
 
-// What is given back after midnight is not of the day before, should that come
+// What is returned after midnight is not of the day before, should that come
 // again.
 func TestFixed_AdjustAfterTheEnd(t *testing.T) {
 	q := Fixed{Limit: 3, Edges: days}
@@ -174,8 +174,8 @@ func TestFixed_ClockIsSet(t *testing.T) {
 	type act struct {
 		pass, set time.Duration
 		n         int64
-		left      int64         // remaining, -1 if refused
-		wait      time.Duration // of a refusal
+		left      int64         // remaining, -1 if rejected
+		wait      time.Duration // of a rejection
 	}
 	for name, c := range map[string]struct {
 		begin string // on the 2nd

@@ -12,18 +12,16 @@ import (
 
 // # How is a sliding window counted exactly, and in how much memory?
 //
-// The simplest version notes the instant of every call, drops the instants that
-// have left the window, and counts the rest. The textbooks go wrong in three
-// places. They note refused calls, too: a caller that keeps trying keeps the window
-// full for ever, and a flood takes as much memory as it likes. They make the
-// instant the identity of a call, so that calls of one instant are one. And
+// The simplest version notes the time of every call, drops the times that have left the window, and
+// counts the rest. The textbooks go wrong in three places. They note rejected calls as well: a
+// caller that keeps trying keeps the window full for ever, and a flood takes as much memory as it
+// likes. They make the time the identity of a call, so that calls at the same time are one. And
 // they trim by a clock that can step back.
 //
-// Here only calls that were allowed are noted, so there are at most N.
-// Calls of one instant form a run with a count. Each run carries how many calls
-// there were up to its end, since the beginning; so the calls of any stretch
-// are a difference, and the run that must leave before n more fit is found by
-// bisection. Time is the largest instant ever seen.
+// Here only calls that were allowed are noted, so there are at most N. Calls at the same time form
+// a run with a count. Each run carries the number of calls up to its end, since the beginning; so
+// the calls of any stretch are a difference, and the run that must leave before n more fit is found
+// by bisection. Time is the largest time ever seen.
 //
 // A call at t is in the window up to but not including t + W: windows are half
 // open. With N = 3 and W = 10 s, calls at
@@ -38,39 +36,39 @@ import (
 //	runs      ┌ 4: 3 ┬ 10: 4 ┐     the run at 4 ends with the 3rd call, the one
 //	base 1 ───┴──────┴───────┘     at 10 with the 4th; 4 − 1 = 3 are in the window
 //
-// The invariant: at each instant t the state holds every call since t − W that was
-// allowed and not given back, and after one more is allowed they are at most N. Any
+// The invariant: at each time t the state holds every call since t − W that was
+// allowed and not returned, and after one more is allowed they are at most N. Any
 // window of length W ends at or after its last call, so none holds more than N.
 //
 // What is taken without asking (Adjust) may exceed N. The excess must leave
 // before anything fits, so it does not matter when its oldest parts would: when
 // there are more runs than N, the oldest two become one that leaves with the
-// later of them. That is exact unless something is given back or the limit
+// later of them. That is exact unless something is returned or the limit
 // raised meanwhile, and then errs on the side of fewer calls. A lower limit
 // merges nothing that is there already, so it can be taken back.
 
-// A Sliding is the rule of sliding windows: at most Limit units in any window of that
+// A Sliding is the algorithm of sliding windows: at most Limit units in any window of that
 // length.
 type Sliding struct {
 	Limit  int64         // positive
 	Window time.Duration // positive
 }
 
-// A SlidingState is what a sliding window remembers: the instants at which units were
-// allowed, 16 bytes for all of the same instant. The zero SlidingState is empty. It
+// A SlidingState is what a sliding window remembers: the times at which units were
+// allowed, 16 bytes for all of the same time. The zero SlidingState is empty. It
 // must not be copied once it is in use.
 type SlidingState struct {
 	ring  []run // runs, oldest first: n of them from ring[first] on, wrapping around
 	first int
 	n     int
-	base  int64         // how many calls there were before the oldest run
-	last  time.Duration // the largest instant ever seen
+	base  int64         // the number of calls before the oldest run
+	last  time.Duration // the largest time ever seen
 }
 
-// A run is the calls of one instant.
+// A run is the calls at the same time.
 type run struct {
 	at  time.Duration
-	end int64 // how many calls there were up to and with this run; may wrap around
+	end int64 // the number of calls up to and including this run; may wrap around
 }
 
 // minRing is the ring that is not worth shrinking.
@@ -84,7 +82,7 @@ func (s *SlidingState) run(i int) *run {
 	return &s.ring[i]
 }
 
-// used returns how many calls are noted.
+// used returns the number of recorded calls.
 func (s *SlidingState) used() int64 {
 	if s.n == 0 {
 		return 0
@@ -93,7 +91,7 @@ func (s *SlidingState) used() int64 {
 }
 
 // Advance forgets what has left the window at now. It returns now, or the largest
-// instant ever seen if that is later.
+// time ever seen if that is later.
 func (r Sliding) Advance(s *SlidingState, now time.Duration) time.Duration {
 	s.last = max(s.last, now)
 	now = s.last
@@ -124,11 +122,11 @@ func (s *SlidingState) fold(i int) {
 
 func (s *SlidingState) clear() { s.first, s.n, s.base = 0, 0, 0 }
 
-// Take is the rule: it records n units at now if they fit.
+// Take is the algorithm: it records n units at now if they fit.
 func (r Sliding) Take(s *SlidingState, now time.Duration, n int64) limits.Result {
 	now = r.Advance(s, now)
 	res := limits.Result{Limit: r.Limit}
-	excess := s.used() - (r.Limit - n) // how many must leave before n fit
+	excess := s.used() - (r.Limit - n) // the number that must leave before n fit
 	switch {
 	case n == 0:
 	case n > r.Limit:
@@ -140,21 +138,21 @@ func (r Sliding) Take(s *SlidingState, now time.Duration, n int64) limits.Result
 	}
 	res.Remaining = max(0, r.Limit-s.used())
 	if s.n > 0 {
-		// In this order: an instant plus a window may be more than 292 years,
+		// In this order: a time plus a window may be more than 292 years,
 		// but what is in the window is younger than it.
 		res.ResetAfter = r.Window - (now - s.run(s.n-1).at)
 	}
 	return res
 }
 
-// oldest returns the instant of the k-th oldest call.
+// oldest returns the time of the k-th oldest call.
 func (s *SlidingState) oldest(k int64) time.Duration {
 	return s.run(sort.Search(s.n, func(i int) bool { return s.run(i).end-s.base >= k })).at
 }
 
-// Record records n > 0 units at an instant that is not earlier than any recorded one,
+// Record records n > 0 units at a time that is not earlier than any recorded one,
 // whether they fit or not, to restore a state that was stored. Unlike in other methods
-// the instant may be negative.
+// the time may be negative.
 func (r Sliding) Record(s *SlidingState, at time.Duration, n int64) {
 	end := s.base + s.used() + n
 	if s.n > 0 && s.run(s.n-1).at == at {
@@ -169,7 +167,7 @@ func (r Sliding) Record(s *SlidingState, at time.Duration, n int64) {
 	*s.run(s.n - 1) = run{at, end}
 }
 
-// fit makes room for one more run, and gives memory back if there is four times
+// fit makes room for one more run, and frees memory if there is four times
 // as much as is needed.
 func (s *SlidingState) fit(limit int64) {
 	size := len(s.ring)
@@ -189,7 +187,7 @@ func (s *SlidingState) fit(limit int64) {
 }
 
 // Adjust records delta more units at now, whether they fit or not. If delta is negative
-// it forgets the newest −delta of those that are at least as old as age.
+// it removes the newest −delta of those that are at least as old as age.
 func (r Sliding) Adjust(s *SlidingState, now time.Duration, delta int64, age time.Duration) {
 	now = r.Advance(s, now)
 	if delta > 0 {
@@ -227,11 +225,10 @@ func (r Sliding) Idle(s *SlidingState, now time.Duration) bool {
 	return s == nil || s.n == 0 || sat.Sub(now, s.run(s.n-1).at) >= r.Window
 }
 
-// Len returns how many instants are recorded.
+// Len returns the number of recorded times.
 func (s *SlidingState) Len() int { return s.n }
 
-// All returns the recorded instants, oldest first, and how many units were allowed at
-// each.
+// All returns the recorded times, oldest first, and the number of units that were allowed at each.
 func (s *SlidingState) All() iter.Seq2[time.Duration, int64] {
 	return func(yield func(at time.Duration, n int64) bool) {
 		base := s.base

@@ -9,12 +9,12 @@ import (
 	"github.com/sluice-go/sluice/limits"
 )
 
-// slidingModel is a sliding window that is slow and obvious: the instant of each single call,
+// slidingModel is a sliding window that is slow and obvious: the time of each single call,
 // recounted at each question.
 type slidingModel struct {
 	calls []time.Duration
 	last  time.Duration
-	merge bool // a new instant beyond as many as the limit makes one of the oldest two
+	merge bool // a new time beyond as many as the limit makes one of the oldest two
 }
 
 func (m *slidingModel) at(now time.Duration, r Sliding) time.Duration {
@@ -40,7 +40,7 @@ func (m *slidingModel) take(now time.Duration, r Sliding, n int64) limits.Result
 	case n == 0 || used(now)+n <= r.Limit:
 		m.add(now, r.Limit, n)
 	default:
-		for _, call := range m.calls { // room comes when a call leaves, and only then
+		for _, call := range m.calls { // room comes when a call starts, and only then
 			if used(call+r.Window)+n <= r.Limit {
 				res.RetryAfter = min(call+r.Window-now, limits.Never-1)
 				break
@@ -126,7 +126,7 @@ func FuzzSliding(f *testing.F) {
 					granted = append(granted, slices.Repeat([]time.Duration{h.last}, int(n))...)
 				}
 			case 2:
-				// What one of those granted did not use, or any call anything.
+				// What one of those admitted did not use, or any call anything.
 				n, age := int64(next(9)), time.Duration(next(40))
 				if i := len(granted) - 1 - next(10); age >= 20 && i >= 0 {
 					age, n = h.last-granted[i], 1

@@ -14,9 +14,9 @@ import (
 
 const sec = time.Second
 
-// A step is one Take at an instant and what is to be answered.
+// A step is one Take at a time and what is to be answered.
 type step struct {
-	at, wait int // seconds; the wait of a refusal, -1 for never
+	at, wait int // seconds; the wait of a rejection, -1 for never
 	n        int64
 	allowed  bool
 	left     int64 // remaining
@@ -228,7 +228,7 @@ func TestSliding_NoWindowHoldsMore(t *testing.T) {
 }
 
 // Merging runs beyond the limit is exact: answers are those of a model that
-// merges nothing, as long as nothing is given back.
+// merges nothing, as long as nothing is returned.
 func TestSliding_AdjustMergesExactly(t *testing.T) {
 	for seed := range uint64(300) {
 		rnd := rand.New(rand.NewPCG(seed, 4))
@@ -302,7 +302,7 @@ func TestSliding_Idle(t *testing.T) {
 	}
 }
 
-// What has left the window before does not matter to what is given back.
+// What has left the window before does not matter to what is returned.
 func TestSliding_Adjust_AfterSomeHaveLeft(t *testing.T) {
 	r := Sliding{Limit: 5, Window: 10 * sec}
 	for _, v := range []struct {

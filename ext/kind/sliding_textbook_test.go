@@ -47,7 +47,7 @@ func TestSliding_RefusedCallsDoNotCount(t *testing.T) {
 	}
 }
 
-// The wait of a refused call is not prolonged by other calls.
+// The wait of a rejected call is not prolonged by other calls.
 func TestSliding_RefusedCallsDoNotProlongTheWait(t *testing.T) {
 	var h SlidingState
 	r := Sliding{1, 10 * sec}

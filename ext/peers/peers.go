@@ -7,7 +7,7 @@
 //
 // By what each gate could use (max-min fairness): a gate that wants less than an equal part
 // gets what it wants, and the others divide what is left. If all want less than there is,
-// each has an equal part of the rest on top, so that it can become busier at once.
+// each has an equal part of the rest on top, so that it can become busier immediately.
 //
 //	limit 60/s   wants 10/s   all   all       wants 10/s   20/s
 //	parts          10/s      25/s  25/s         25/s       35/s
@@ -32,10 +32,10 @@ import (
 )
 
 const (
-	// Lasts is how long a gate is in the group without a report.
+	// Lasts is the time for which a gate is in the group without a report.
 	Lasts = 3 * time.Second
 
-	// Keeps is how long a group is kept after its last report.
+	// Keeps is the time for which a group is kept after its last report.
 	Keeps = 10 * time.Minute
 )
 
@@ -45,7 +45,7 @@ type Group struct {
 	members map[string]member
 	news    []int64
 	stamp   int64
-	ends    int64 // when it is forgotten
+	ends    int64 // when it is discarded
 	granted int64
 }
 
@@ -100,7 +100,7 @@ func (g *Group) Exchange(now int64, r Report) Reply {
 	return reply
 }
 
-// over reports whether the group can be forgotten.
+// over reports whether the group can be discarded.
 func (g *Group) over(now int64) bool { return now >= g.ends }
 
 // due returns the part of a limit that id should have.

@@ -190,7 +190,7 @@ func TestGroup_Exchange_News(t *testing.T) {
 	}
 }
 
-// What all were granted includes what the others have probably been granted since their last
+// What all were admitted includes what the others have probably been admitted since their last
 // reports, and does not shrink when a gate leaves.
 func TestGroup_Exchange_Granted(t *testing.T) {
 	var g Group

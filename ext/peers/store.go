@@ -15,7 +15,7 @@ import (
 // gates, and those of the others have names made of that and the unit.
 type Store interface {
 	// Exchange records what a gate reports, and returns what the group has. A gate calls
-	// it at most four times a second for each group, from a goroutine of its own, and no
+	// it at most four times a second for each group, from its own goroutine, and no
 	// call waits for it. It must return when ctx is done. After an error, the gate goes on
 	// with the share that it has.
 	Exchange(ctx context.Context, group string, r Report) (Reply, error)
@@ -30,8 +30,8 @@ type Report struct {
 	// it was closed, or not used for a second.
 	Want int64
 
-	// Granted is the cost of all calls that were granted to the gate so far, and Use how
-	// much it was per second lately, in millionths.
+	// Granted is the cost of all calls that were admitted to the gate so far, and Use its recent
+	// rate per second, in millionths.
 	Granted, Use int64
 
 	// Seen is the Stamp of the last reply, 0 if there was none. News are dropped if others have
@@ -54,7 +54,7 @@ const Whole int64 = 1e9
 
 // A Reply is what a gate learns about its group.
 type Reply struct {
-	Peers int64 // how many gates are in the group
+	Peers int64 // the number of gates in the group
 
 	// Part is the part of the limit that the gate may use, of Whole. The parts of all
 	// gates never exceed Whole together, except before there are News. Due is the part
@@ -62,8 +62,8 @@ type Reply struct {
 	// still uses some of it.
 	Part, Due int64
 
-	// Granted is the cost of what was granted to all gates, counted from any beginning, with
-	// an estimate of what was granted to the others since their last reports.
+	// Granted is the cost of what was admitted to all gates, counted from any beginning, with
+	// an estimate of what was admitted to the others since their last reports.
 	Granted int64
 
 	News  []int64       // of the last report that had some; nil: there is none

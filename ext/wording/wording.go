@@ -1,6 +1,6 @@
-// Package wording writes what people read about gates: times, numbers, and texts of others, which
-// are first made fit to be shown. Stats, errors and logs of Sluice write them in the same way.
-// The package is for authors of pages and exporters, see package ext.
+// Package wording writes what people read about gates: times, numbers, and strings from elsewhere,
+// which are first made fit to be shown. Stats, errors and logs of Sluice write them in the same
+// way. The package is for authors of pages and exporters, see package ext.
 package wording
 
 import (
@@ -11,16 +11,16 @@ import (
 	"github.com/sluice-go/sluice/limits"
 )
 
-// Clean returns a text of others as it may be shown: of an address only host and path, nothing of
-// what is named as a secret (token=…), no control characters, and at most 300 bytes and "…". It
-// is not HTML; a page must escape it.
+// Clean returns a string from elsewhere as it may be shown: of an address only host and path,
+// nothing of what is named as a secret (token=…), no control characters, and at most 300 bytes and
+// "…". It is not HTML; a page must escape it.
 func Clean(text string) string { return clean.Text(text) }
 
 // Rough returns a time to be glanced at: 1.6 s, 42 s, 2 min 5 s, 1 h 5 min.
 func Rough(d time.Duration) string { return sentence.Rough(d) }
 
 // Clock returns t to the second, with its date if that is not the day of now, or "midnight" if it
-// is the next one. Midnight of UTC is named, too, for most quotas end then.
+// is the next one. Midnight of UTC is named as well, for most quotas end then.
 func Clock(t, now time.Time) string { return sentence.Clock(t, now) }
 
 // Grouped puts a comma before each group of three digits.

@@ -8,7 +8,7 @@ import (
 	"unsafe"
 )
 
-// most is how many timers there are at most. A caller that finds none free uses a timer
+// most is the maximum number of timers. A caller that finds none free uses a timer
 // of the runtime: more callers that wake up together are not worth a file each.
 const most = 16
 
@@ -17,7 +17,7 @@ var (
 	made atomic.Int32 // no more once it is most
 )
 
-// Sleep blocks for d and reports true, or reports false at once if it cannot
+// Sleep blocks for d and reports true, or reports false immediately if it cannot
 // do better than a timer. It must not be called in a testing/synctest bubble,
 // in which its time does not pass.
 func Sleep(d time.Duration) bool {
@@ -64,7 +64,7 @@ func take() *timerfd {
 // t.file.Read would be one line. But it first tries to read, in vain, and enters a system
 // call that may block; if the program was idle, the runtime then wakes its monitor thread
 // on another processor for 20 µs, half of the processor time of a sleep. The raw system
-// calls here return at once, so the runtime need not be involved.
+// calls here return immediately, so the runtime need not be involved.
 type timerfd struct {
 	file *os.File
 	conn syscall.RawConn

@@ -37,7 +37,7 @@ func TestSleep_Nothing(t *testing.T) {
 	}
 }
 
-// More than there are timers sleep at once; who gets none is told so.
+// More than there are timers sleep at the same time; who gets none is told so.
 func TestSleep_MoreSleepersThanTimers(t *testing.T) {
 	var sleepers sync.WaitGroup
 	for i := range 64 {

@@ -11,22 +11,22 @@ import (
 
 // # Why is a caller registered at a limit, and only while it waits?
 //
-// A limit that only answers returns how long to wait, and the caller sleeps for that
-// long. What is given back meanwhile would reach it only then. The simplest remedy
+// A limit that only answers returns the time to wait, and the caller sleeps for that
+// long. What is returned meanwhile would reach it only then. The simplest remedy
 // registers at the limit each gate that has it: a limit that is shared then keeps
 // the gates of all hosts that were ever seen in memory, and each correction visits
 // all of them. So only the first caller of a gate that sleeps because of this limit is
 // registered, and for only as long.
 //
-// # Why does what a refused call gives back ring no bell?
+// # Why does what a rejected call returns ring no bell?
 //
 // Two gates use two limits in opposite order, and each call finds the second one full:
 //
 //	gate 1  takes a, is refused by b, gives a back ──► gate 2 wakes
 //	gate 2  takes b, is refused by a, gives b back ──► gate 1 wakes, for ever
 //
-// Such units were free before the call took them, so giving them back lets no caller
-// leave that could not leave before. So a gate gives them back with a context from [Quietly].
+// Such units were free before the call took them, so returning them lets no caller
+// leave that could not start before. So a gate returns them with a context from [Quietly].
 
 // A Bell calls the functions that wait for it. The zero Bell is ready and takes one word
 // until the first Wait.
@@ -145,7 +145,7 @@ func (k *Keyed[K]) RingAll() {
 
 type quiet struct{}
 
-// Quietly returns ctx for an Adjust that gives back what an admission has just taken.
+// Quietly returns ctx for an Adjust that returns units what an admission has just taken.
 func Quietly(ctx context.Context) context.Context { return context.WithValue(ctx, quiet{}, true) }
 
 // Loud reports whether an Adjust by delta with ctx must ring.

@@ -51,7 +51,7 @@ func TestKeyed_Ring(t *testing.T) {
 	}
 }
 
-// A key that does not equal itself could never be forgotten.
+// A key that does not equal itself could never be discarded.
 func TestKeyed_NaNIsNotKept(t *testing.T) {
 	var k Keyed[float64]
 	k.Wait(math.NaN(), func() { t.Error("called") })()

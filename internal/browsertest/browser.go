@@ -19,7 +19,7 @@ import (
 	"time"
 )
 
-// patience is how long a page may take for anything before its test fails.
+// patience is the time that a page may take for anything before its test fails.
 const patience = 30 * time.Second
 
 // A Browser is a running Chromium.

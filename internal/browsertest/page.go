@@ -16,7 +16,7 @@ import (
 	"github.com/sluice-go/sluice/internal/browsertest/axe"
 )
 
-// A Page is an open page. Its methods fail the test at once if they cannot do what they
+// A Page is an open page. Its methods fail the test immediately if they cannot do what they
 // should; they must be called by the goroutine of the test.
 type Page struct {
 	t       testing.TB
@@ -191,7 +191,7 @@ func (p *Page) Click(selector string) {
 	}
 }
 
-// keyCodes are what Press knows beside characters.
+// keyCodes are what Press knows in addition to characters.
 var keyCodes = map[string]int{
 	"Tab": 9, "Enter": 13, "Escape": 27, " ": 32, "PageDown": 34, "End": 35, "Home": 36,
 	"ArrowLeft": 37, "ArrowUp": 38, "ArrowRight": 39, "ArrowDown": 40, "Backspace": 8,
@@ -224,7 +224,7 @@ func (p *Page) Type(text string) {
 }
 
 // Screenshot writes what is visible to a PNG, if the environment variable SLUICE_PICTURES
-// names a folder for it.
+// names a directory for it.
 func (p *Page) Screenshot(name string) {
 	p.t.Helper()
 	folder := os.Getenv("SLUICE_PICTURES")

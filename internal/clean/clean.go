@@ -1,4 +1,4 @@
-// Package clean makes texts of others fit to be shown.
+// Package clean makes strings from elsewhere fit to be shown.
 package clean
 
 import (
@@ -8,7 +8,7 @@ import (
 	"unicode/utf8"
 )
 
-// most is how many bytes of a text are shown.
+// most is the number of bytes of a text that are shown.
 const most = 300
 
 // Text returns text as it may be shown: without the user, the query and the fragment of
@@ -45,7 +45,7 @@ func Text(text string) string {
 }
 
 // secret matches what is named as a secret, wherever it stands: key=… in an address without a
-// scheme, too.
+// scheme as well.
 var secret = regexp.MustCompile(`(?i)([\w-]*(?:token|key|secret|passw|auth|signature)[\w-]*=)[^\s&,;)]+`)
 
 // withoutSecrets returns the host and the path of an address without its scheme.

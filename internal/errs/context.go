@@ -3,8 +3,8 @@ package errs
 import "context"
 
 // Done returns the error of a context whose Done channel is closed. A context that
-// breaks its contract and has none yet counts as cancelled: a nil error would say that
-// the caller got what it was refused.
+// breaks its contract and has none yet is treated as canceled: a nil error would say that
+// the caller got what it was rejected.
 func Done(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -13,8 +13,8 @@ func Done(ctx context.Context) error {
 }
 
 // Honest returns ctx with an Err that is not nil once Done is closed, whatever its own
-// says. A child made by context.WithCancel panics over a parent that breaks that, in a
-// goroutine of its own where nothing can recover.
+// says. A child made by context.WithCancel panics over a parent that breaks that, in its
+// own goroutine where nothing can recover.
 func Honest(ctx context.Context) context.Context {
 	if ctx.Done() == nil {
 		return ctx

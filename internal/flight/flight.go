@@ -1,5 +1,5 @@
 // Package flight counts the calls in flight of a gate, with the lock of its queue held and
-// without it, in one word that both change by compare-and-swap; and it estimates how long they stay.
+// without it, in one word that both change by compare-and-swap; and it estimates the time they stay.
 package flight
 
 import (
@@ -8,12 +8,12 @@ import (
 	"time"
 )
 
-// A Counter is how many calls are in flight and, in the upper half of the word, how many of
-// them were admitted without the lock since [Counter.Passed] was last called. A word of its own
-// for that would cost each call a tenth of its time. The upper half does not overflow, because
-// one call in 64 takes the lock to be measured. The zero Counter has no calls in flight.
+// A Counter is the number of calls in flight and, in the upper half of the word, the number of
+// those admitted without the lock since [Counter.Passed] was last called. A word of its own for
+// that would cost each call a tenth of its time. The upper half does not overflow, because one call
+// in 64 takes the lock to be measured. The zero Counter has no calls in flight.
 type Counter struct {
-	_    [64]byte // every call changes the word, and reads what is beside it in a gate
+	_    [64]byte // every call changes the word, and reads what is next to it in a gate
 	word atomic.Int64
 	_    [64]byte
 }
@@ -56,10 +56,10 @@ func (c *Counter) End() {
 	}
 }
 
-// Calls returns how many calls are in flight.
+// Calls returns the number of calls in flight.
 func (c *Counter) Calls() int64 { return c.word.Load() & lower }
 
-// Passed returns how many calls were admitted without the lock since it was last called. The
+// Passed returns the number of calls that were admitted without the lock since it was last called. The
 // lock is held. It is −1 if one of those did not start in the end.
 func (c *Counter) Passed() int64 {
 	n := c.word.Load() >> 32
@@ -69,7 +69,7 @@ func (c *Counter) Passed() int64 {
 	return n
 }
 
-// A Hold estimates how long calls stay in flight. It measures the first two calls, then one
+// A Hold estimates the time that calls stay in flight. It measures the first two calls, then one
 // in two, one in four and so on, and in the end one in 64: to read the clock again, and to take
 // the lock, would double the cost of a call that does not wait. To measure the first 64 would
 // do that for most calls of a program with thousands of gates.
@@ -81,8 +81,8 @@ type Hold struct {
 	refused int           // calls that are about to be measured and do not count
 }
 
-// Wanted reports whether to measure the call that left at since: one in so many instants,
-// chosen by a hash, so that no counter is shared.
+// Wanted reports whether to measure the call that started at since: one start in so many, chosen by
+// a hash, so that no counter is shared.
 func (h *Hold) Wanted(since time.Duration) bool {
 	bits := min(h.measured.Load()/2, 6)
 	return uint64(since)*0x9e3779b97f4a7c15>>(64-bits) == 0
@@ -97,13 +97,13 @@ func (h *Hold) Add(d time.Duration) {
 	h.average += (d - h.average) / time.Duration(min(h.measured.Add(1), 16))
 }
 
-// Skip is called before the end of a call that left at since and that the server refused:
-// how long that took says nothing about other calls.
+// Skip is called before the end of a call that started at since and that the server throttled:
+// its duration says nothing about other calls.
 func (h *Hold) Skip(since time.Duration) {
 	if h.Wanted(since) {
 		h.refused++
 	}
 }
 
-// Mean returns how long a call stays, 0 if none was measured.
+// Mean returns the mean time that a call stays, 0 if none was measured.
 func (h *Hold) Mean() time.Duration { return h.average }

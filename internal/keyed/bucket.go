@@ -25,14 +25,13 @@ const slots = 7
 // To find a key takes line 0 and the line of its slot. To wait for the first before
 // the second is known would take 6 % of a call's time. So each tag has a
 // home, the slot that is examined first: the CPU, which expects to find the key
-// there, loads both lines at once. Seven in ten are at home.
+// there, loads both lines together. Seven in ten are at home.
 //
-// With five on average, some buckets have too many. What does not fit is in a
-// slice beside, as if there were no tags: 6 to 10 % of all, most of them half-way
-// between two powers of two, when those buckets that are not split yet have twice
-// as many as those that are. Spiral storage (G. N. N. Martin, 1979) always splits
-// the fullest, and 6.6 % overflow at any size; calls were no faster for it, and it
-// takes a logarithm to explain. Four on average would be 68 bytes per key.
+// With five on average, some buckets have too many. What does not fit is in a slice next to it, as
+// if there were no tags: 6 to 10 % of all, most of them half-way between two powers of two, when
+// those buckets that are not split yet have twice as many as those that are. Spiral storage (G. N.
+// N. Martin, 1979) always splits the fullest, and 6.6 % overflow at any size; calls were no faster
+// for it, and it takes a logarithm to explain. Four on average would be 68 bytes per key.
 type bucket[K comparable, V any] struct {
 	tags     [slots + 1]uint8 // of the entry in each slot, or 0; the last is not used
 	overflow []entry[K, V]    // what does not fit
@@ -131,8 +130,7 @@ func (b *bucket[K, V]) settle(hash func(K) uint64) {
 	}
 }
 
-// sweep removes the entries that are idle and returns how many there were and
-// how many of them are removed.
+// sweep removes the entries that are idle and returns their number and the number of those removed.
 func (b *bucket[K, V]) sweep(idle func(V, time.Duration) bool, now time.Duration) (examined, removed int) {
 	examine := func(i int, v V) {
 		examined++

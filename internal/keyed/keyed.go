@@ -1,4 +1,4 @@
-// Package keyed remembers a small value per key and forgets the values that
+// Package keyed remembers a small value per key and evicts the values that
 // are no different from none, a few at each call, without a goroutine.
 //
 // # Why not a Go map, or a sync.Map?
@@ -10,14 +10,14 @@
 //
 // # What does a call cost?
 //
-// With a million keys hardly anything is in the cache of the CPU, and what a call
-// costs is how often it has to wait for a line of memory, 100 to 160 ns each
-// time. It cannot do with less than two: one for the entry, which says where the
-// text of the key is, and one for the text. The simplest table has more:
+// With a million keys hardly anything is in the cache of the CPU, and the cost of a call is the
+// number of times it has to wait for a line of memory, 100 to 160 ns each time. It cannot do with
+// less than two: one for the entry, which says where the text of the key is, and one for the text.
+// The simplest table has more:
 //
 //	heads of chains → entry (→ next in chain) → text, and an entry to examine
 //
-// It takes 1.4 times as long as a Go map per shard that forgets nothing, and twice
+// It takes 1.4 times as long as a Go map per shard that evicts nothing, and twice
 // as long on two CPUs. With tags and a slice of entries for each bucket it is
 //
 //	tags → entry → text, and an entry to examine
@@ -35,20 +35,20 @@
 //	      └────┴────┴────┴────┴────┘              slot 5   │ slot 6
 //	                ← swept
 //
-// A key's bucket follows from its hash and its slot most of the time, too. Both
-// lines of a bucket that are needed are loaded at once, and then the text. See
+// A key's bucket follows from its hash and its slot most of the time as well. Both
+// lines of a bucket that are needed are loaded together, and then the text. See
 // bucket and table.
 //
-// A text of up to 15 bytes, as most numbers, addresses and names are, is stored
+// A string of up to 15 bytes, as most numbers, addresses and names are, is stored
 // in place of the header of its string, and nothing is left to wait for but the
-// bucket. See short. Those are apart from the others, in tables of their own:
+// bucket. See short. Those are apart from the others, in their own tables:
 //
 //	                  ┌ part: tables of other keys
 //	Map ── room ──────┤
 //	 count, clock     └ part: tables of short texts
 //
 // With a million keys a call then takes about 0.7 times as long as a Go map per
-// shard, for longer texts 0.9 to 1.1 times.
+// shard, for longer strings 0.9 to 1.1 times.
 //
 // For a string key and a value of 16 bytes, seven slots and what else is in a
 // bucket are 256 bytes. With five entries on average, what overflows and room to
@@ -58,7 +58,7 @@
 //
 // Each call that has to examine others waits for more lines. So a new key has the
 // others in its bucket examined, which keeps stale ones to about one for three
-// that are live while all keys are new. Besides, a call now and then sweeps
+// that are live while all keys are new. In addition, a call now and then sweeps
 // another bucket, one after the other, so that each is swept some time: every
 // fourth call while that finds anything, else every 32nd. At each fourth it would
 // be 10 % of the time of all.
@@ -78,12 +78,12 @@ const Most = 1 << 29
 // equal itself (a NaN) is a new key each time. Like a Go map it panics for an
 // interface K that holds something incomparable.
 type Map[K comparable, V any] struct {
-	part[K, V]                 // of all keys but short texts
+	part[K, V]                 // of all keys but short strings
 	texts      *part[short, V] // of those, nil if K is not string
 }
 
 // New returns a map that remembers up to most keys, 0 < most ≤ [Most]. idle
-// reports whether a value is, at an instant, as good as none; it must be quick
+// reports whether a value is, at a time, as good as none; it must be quick
 // and must not use the Map.
 func New[K comparable, V any](most int64, idle func(v V, now time.Duration) bool) *Map[K, V] {
 	r, seed := &room{epoch: time.Now(), max: most}, maphash.MakeSeed()
@@ -125,7 +125,7 @@ func (m *Map[K, V]) Get(key K) (v V, now time.Duration) {
 	return m.get(key)
 }
 
-// Delete forgets key.
+// Delete removes key.
 func (m *Map[K, V]) Delete(key K) {
 	if s, ok := m.short(key); ok {
 		m.texts.delete(s)
@@ -134,11 +134,11 @@ func (m *Map[K, V]) Delete(key K) {
 	}
 }
 
-// Len returns how many keys are remembered, including those with an idle value that no
+// Len returns the number of remembered keys, including those with an idle value that no
 // call has come across yet.
 func (m *Map[K, V]) Len() int { return int(m.room.count.Load()) }
 
-// short returns key as a short text if it is one.
+// short returns key as a short string if it is one.
 func (m *Map[K, V]) short(key K) (short, bool) {
 	if m.texts == nil {
 		return short{}, false

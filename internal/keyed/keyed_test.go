@@ -16,7 +16,7 @@ import (
 	"github.com/sluice-go/sluice/limits"
 )
 
-// In these tests a value is the instant until which it must be kept.
+// In these tests a value is the time until which it must be kept.
 func past(until, now time.Duration) bool { return until <= now }
 
 func keep(until time.Duration) func(time.Duration, time.Duration) time.Duration {
@@ -99,7 +99,7 @@ func fnv1(text string) (h uint64) {
 	return h
 }
 
-// FuzzMap compares histories with a Go map that forgets nothing. The hash is
+// FuzzMap compares histories with a Go map that evicts nothing. The hash is
 // poor, so that tags collide and chains are long.
 func FuzzMap(f *testing.F) {
 	f.Add([]byte{0, 1, 9, 0, 2, 9, 3, 1, 0, 1, 0, 4, 5, 2, 2})
@@ -200,7 +200,7 @@ func runHistory[K comparable](t *testing.T, data []byte, name func(int) K) {
 }
 
 // A call examines a bucket for a new key, and another one or, if the key is
-// refused, as many as it takes to see a few entries. The fullest in these tests,
+// rejected, as many as it takes to see a few entries. The fullest in these tests,
 // which all hash alike, have two thirds more entries than slots.
 const mostExamined = 1 + 12 + 12 + 8
 
@@ -262,7 +262,7 @@ func TestMap_NothingToForget(t *testing.T) {
 	})
 }
 
-// What overflows is forgotten, too, and comes back when there is room.
+// What overflows is discarded as well, and comes back when there is room.
 func TestMap_OverflowOfOneBucket(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := New[int](100, past)
@@ -319,7 +319,7 @@ func TestMap_ShortTexts(t *testing.T) {
 
 type name string
 
-// Calls with keys of one kind forget those of the other, too, and make room.
+// Calls with keys of one kind forget those of the other as well, and make room.
 func TestMap_PartsForgetForEachOther(t *testing.T) {
 	long := strings.Repeat("x", 16)
 	for _, c := range []struct{ first, then string }{{"", long}, {long, ""}} {
@@ -380,7 +380,7 @@ func TestMap_RefusalsExamineLittle(t *testing.T) {
 	})
 }
 
-// A key that is not equal to itself cannot be found again, but it is forgotten.
+// A key that is not equal to itself cannot be found again, but it is discarded.
 func TestMap_NaN(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := New[float64](100, past)
@@ -463,7 +463,7 @@ func TestMap_Memory(t *testing.T) {
 }
 
 // A long history of a growing, changing and shrinking map, by a good hash and
-// with tables of several chunks, beside a Go map. What a call does is counted.
+// with tables of several chunks, next to a Go map. What a call does is counted.
 func TestMap_LongHistory(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const keys = 250_000

@@ -9,7 +9,7 @@ import (
 	"github.com/sluice-go/sluice/limits"
 )
 
-// MaxKeys returns how many keys may be remembered by a limit with cfg.
+// MaxKeys returns the number of keys that may be remembered by a limit with cfg.
 func MaxKeys(cfg limits.KeyedConfig) (int64, error) {
 	switch n := cfg.MaxKeys; {
 	case n < 0:

@@ -17,8 +17,8 @@ const (
 	often  = 4
 	seldom = 32
 
-	// How many shards without entries are passed by, and how many entries are
-	// examined in each part before a key is refused.
+	// The number of shards without entries that are passed by, and of entries that are examined in
+	// each part before a key is rejected.
 	passedBy   = 8
 	beforeFull = 8
 )
@@ -42,7 +42,7 @@ type shard[K comparable, V any] struct {
 	mu    sync.Mutex
 	calls uint32
 	table table[K, V]
-	_     [72]byte // keeps neighbours apart
+	_     [72]byte // keeps neighbors apart
 }
 
 func (p *part[K, V]) init(r *room, idle func(V, time.Duration) bool, hash func(K) uint64) {
@@ -120,8 +120,8 @@ func (p *part[K, V]) removed(s *shard[K, V], b *bucket[K, V], n int) {
 	p.room.count.Add(-int64(n))
 }
 
-// sweep forgets the idle entries of b, which is in s, and returns how many it
-// has examined and how many of them forgotten.
+// sweep evicts the idle entries of b, which is in s, and returns the number that it has examined
+// and the number of those that it has evicted.
 func (p *part[K, V]) sweep(s *shard[K, V], b *bucket[K, V], now time.Duration) (examined, forgotten int) {
 	examined, forgotten = b.sweep(p.idle, now)
 	if forgotten > 0 {
@@ -131,7 +131,7 @@ func (p *part[K, V]) sweep(s *shard[K, V], b *bucket[K, V], now time.Duration) (
 }
 
 // tidy sweeps the buckets whose turn it is, up to tries, until it has examined
-// enough entries, and returns how many it has forgotten. It stays with a shard for
+// enough entries, and returns the number that it has evicted. It stays with a shard for
 // all of its buckets, which lie side by side, unless another call is in there, which
 // then sweeps. An older now only finds less.
 func (p *part[K, V]) tidy(tries, enough int, now time.Duration) (forgotten int) {

@@ -33,7 +33,7 @@ func (r *room) reserve() bool {
 	return false
 }
 
-// tidy has each part forget a few entries.
+// tidy has each part evict a few entries.
 func (r *room) tidy(tries, enough int, now time.Duration) {
 	forgotten := 0
 	for _, p := range r.parts {

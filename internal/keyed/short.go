@@ -1,6 +1,6 @@
 package keyed
 
-// A short is a text of up to 15 bytes: these, zeros, and their number in the last
+// A short is a string of up to 15 bytes: these, zeros, and their number in the last
 // byte. It takes no more room than the header of the string would, holds no
 // pointer that would have to be followed, for the comparison or by the garbage
 // collector, and does not keep alive the text that the caller has it from, which

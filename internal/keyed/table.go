@@ -91,7 +91,7 @@ func (t *table[K, V]) split(hash func(K) uint64) {
 			from.add(tag(h), e)
 		}
 	}
-	var hashes [slots]uint64 // all first: the texts of keys are loaded side by side then
+	var hashes [slots]uint64 // all first: the strings of keys are loaded side by side then
 	for i, e := range old.entries {
 		if old.tags[i] != 0 {
 			hashes[i] = hash(e.key)

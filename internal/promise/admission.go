@@ -81,7 +81,7 @@ func (c *check) levels() (levels []*Level) {
 	return levels
 }
 
-// blocks returns the names of the ways in which a level can hold a call up.
+// blocks returns the names of the ways in which a level can delay a call.
 func (c *check) blocks(l *Level) (names []string) {
 	names = append(names, "a pause")
 	if l.Paced {
@@ -99,7 +99,7 @@ func (c *check) blocks(l *Level) (names []string) {
 	return names
 }
 
-// block makes a level hold calls up, and returns a function that ends that. No other limit
+// block makes a level delay calls, and returns a function that ends that. No other limit
 // is used up then.
 func (x *crowd) block(l *Level, name string) (free func()) {
 	x.do(x.ctx, 0, Ask{}, nil) // a slot that the rate is counted from
@@ -160,7 +160,7 @@ func (x *crowd) must(err error) {
 	}
 }
 
-// conservation lets a crowd succeed, fail, panic, be cancelled and time out. Then
+// conservation lets a crowd succeed, fail, panic, be canceled and time out. Then
 // everything must be where it was, and what left must have been counted once.
 func conservation(c *check) {
 	const callers = 60
@@ -212,7 +212,7 @@ func conservation(c *check) {
 }
 
 // wantConserved checks that nothing is in flight, and that each level and quota has counted
-// each call that left once. left is what they had before.
+// each call that started once. left is what they had before.
 func (x *crowd) wantConserved(left map[string]int64, callers int64) {
 	ran := int64(len(x.departures()))
 	if ran == 0 || ran == callers && !x.real { // a slow machine may cancel none in time

@@ -64,7 +64,7 @@ type crowd struct {
 	limits Limits
 	s      *Subject
 	start  time.Time
-	origin time.Duration // when the first call can leave
+	origin time.Duration // when the first call can start
 	ctx    context.Context
 	cancel context.CancelFunc
 
@@ -75,11 +75,11 @@ type crowd struct {
 	ended    []end
 	left     []departure
 	inFlight int
-	most     int // in flight at once
+	most     int // in flight at the same time
 	answered int
 }
 
-// An end is how a call ended, a departure that an attempt of it left.
+// An end is how a call ended, a departure that an attempt of it started.
 type end struct {
 	caller int
 	at     time.Duration
@@ -173,7 +173,7 @@ func (x *crowd) hold(d time.Duration) func() error {
 	return func() error { x.sleep(d); return nil }
 }
 
-// sleep waits for d, or until the scene is over.
+// sleep waits for d, or until the scene has ended.
 func (x *crowd) sleep(d time.Duration) {
 	select {
 	case <-time.After(d):
@@ -205,7 +205,7 @@ func (x *crowd) finish() {
 }
 
 // finishOf waits until the call of one caller has ended. If that takes too long all
-// calls are cancelled.
+// calls are canceled.
 func (x *crowd) finishOf(caller int) bool {
 	x.mu.Lock()
 	ended := x.begun[caller]
@@ -222,7 +222,7 @@ func (x *crowd) finishOf(caller int) bool {
 	}
 }
 
-// longest is how long a call may take before something must be wrong.
+// longest is the time that a call may take before something must be wrong.
 func (x *crowd) longest() time.Duration {
 	if x.real {
 		return 20 * time.Second
@@ -230,7 +230,7 @@ func (x *crowd) longest() time.Duration {
 	return 48 * time.Hour
 }
 
-// departures returns those so far, in the order of their instants.
+// departures returns those so far, in the order of their times.
 func (x *crowd) departures() []departure {
 	if !x.real {
 		synctest.Wait()
@@ -255,7 +255,7 @@ func (x *crowd) leftAt(caller, nth int) time.Duration {
 	return -1
 }
 
-// wantLeft checks when a caller left: exactly at an instant or, on the real clock, not
+// wantLeft checks when a caller left: exactly at a time or, on the real clock, not
 // before it.
 func (x *crowd) wantLeft(caller int, at time.Duration) {
 	got, late := x.leftAt(caller, 0), x.late()
@@ -272,8 +272,8 @@ func (x *crowd) wantLeft(caller int, at time.Duration) {
 	}
 }
 
-// late returns how much later than its exact instant a call may leave in a bubble. What a gate has
-// learned is computed in floating-point numbers.
+// late returns the delay after its exact time with which a call may start in a bubble. What a
+// gate has learned is computed in floating-point numbers.
 func (x *crowd) late() time.Duration {
 	if x.s.Pace > 0 {
 		return x.s.Late + 2
@@ -327,7 +327,7 @@ func (x *crowd) wantOrder(want ...int) {
 	}
 }
 
-// rest waits until the rate lets a call leave at every level.
+// rest waits until the rate lets a call start at every level.
 func (x *crowd) rest() {
 	for _, l := range x.s.Levels {
 		s := l.Stats()

@@ -132,8 +132,8 @@ type verbs struct {
 	cost     int64         // what a call costs
 	deadline time.Duration // of each context, 0 for none
 	within   time.Duration // for AcquireWithin, 0 for Acquire and Do
-	settle   sluice.Costs  // what a call has really taken when it ends, nil for what it was granted
-	took     int64         // likewise its cost, 0 for what it was granted
+	settle   sluice.Costs  // what a call has really taken when it ends, nil for the amount with which it was admitted
+	took     int64         // likewise its cost, 0 for the amount with which it was admitted
 }
 
 // subject returns a subject whose calls enter the gate that use passes on.
@@ -194,7 +194,7 @@ func (v verbs) do(ctx context.Context, g *sluice.Gate, ask Ask, f func() error) 
 	return err
 }
 
-// settles reports whether a call takes something else than it was granted with.
+// settles reports whether a call takes something else than it was admitted with.
 func (v verbs) settles() bool { return v.settle != nil || v.took > 0 }
 
 // end settles the call of p.

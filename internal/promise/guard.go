@@ -67,7 +67,7 @@ func tableMistakes(repository fs.FS, promises []Promise, features []Feature) (wr
 	return append(wrong, moduleMistakes(repository, "sluiceredis")...)
 }
 
-// runs reports whether a test in a folder runs its cells.
+// runs reports whether a test in a directory runs its cells.
 func runs(repository fs.FS, module string) bool {
 	tests, _ := fs.Glob(repository, path.Join(module, "*_test.go"))
 	return slices.ContainsFunc(tests, func(name string) bool {
@@ -81,7 +81,7 @@ func runs(repository fs.FS, module string) bool {
 var testName = regexp.MustCompile(`\x60(Test\w+)\x60`)
 
 // moduleMistakes checks the list under "What is promised" in the README.md of a module:
-// each paragraph names tests below that folder. A module without the list promises nothing.
+// each paragraph names tests below that directory. A module without the list promises nothing.
 func moduleMistakes(repository fs.FS, module string) (wrong []string) {
 	text, _ := fs.ReadFile(repository, path.Join(module, "README.md"))
 	_, section, _ := strings.Cut(string(text), "\n## What is promised\n")

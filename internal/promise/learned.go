@@ -9,15 +9,15 @@ import (
 )
 
 // brisk is the interval of a gate that learns. What it learns then is far above the rate that it
-// has afterwards, so that its calls leave at exact instants.
+// has afterwards, so that its calls start at exact times.
 const brisk = 100 * time.Microsecond
 
-// learned returns setup with a gate that has learned from refusals. It had another rate then, and
-// room for one call.
+// learned returns setup with a gate that has learned from throttled calls. It had another rate
+// then, and room for one call.
 func learned(setup Setup) Setup {
 	return func(tb testing.TB, l Limits) *Subject {
 		if l.Real && l.Interval > time.Second {
-			return setup(tb, l) // it would have to wait until its new rate lets a call leave
+			return setup(tb, l) // it would have to wait until its new rate lets a call start
 		}
 		was := l
 		if l.Interval > 0 {
@@ -34,7 +34,7 @@ func learned(setup Setup) Setup {
 	}
 }
 
-// searching returns setup with a gate that searches from the start, at a pace that holds up none of
+// searching returns setup with a gate that searches from the start, at a pace that delays none of
 // the calls here.
 func searching(setup Setup) Setup {
 	return func(tb testing.TB, l Limits) *Subject {
@@ -43,7 +43,7 @@ func searching(setup Setup) Setup {
 	}
 }
 
-// teach lets a server refuse enough calls of s for its gate to learn.
+// teach lets a server throttle enough calls of s for its gate to learn.
 func (s *Subject) teach(tb testing.TB) {
 	tb.Helper()
 	for i := range 12 {
@@ -60,7 +60,7 @@ func (s *Subject) teach(tb testing.TB) {
 	}
 }
 
-// change gives the levels of s the rate and the limit of l. A call may leave at once then.
+// change gives the levels of s the rate and the limit of l. A call may start immediately then.
 func (s *Subject) change(tb testing.TB, l Limits) {
 	tb.Helper()
 	time.Sleep(max(l.Interval, 10*brisk))
@@ -78,7 +78,7 @@ func (s *Subject) change(tb testing.TB, l Limits) {
 	}
 }
 
-// settled has calls that are settled by ten times what they were granted with, which nothing
+// settled has calls that are settled by ten times what they were admitted with, which nothing
 // counts.
 func settled(tb testing.TB, l Limits) *Subject { return settledIn(tb, l, l.Config()) }
 

@@ -8,7 +8,7 @@ import (
 	"github.com/sluice-go/sluice"
 )
 
-// exactCancellation lets fifty callers queue and give up. The next call must leave as if
+// exactCancellation lets fifty callers queue and give up. The next call must start as if
 // they had never come.
 func exactCancellation(c *check) {
 	const callers = 50
@@ -74,7 +74,7 @@ func (x *crowd) nothingInFlight() {
 	}
 }
 
-// firstCome lets callers of different cost queue. They leave in that order, and
+// firstCome lets callers of different cost queue. They start in that order, and
 // nothing overtakes.
 func firstCome(c *check) {
 	costs := []int64{3, 1, 2, 1, 1, 3, 1}
@@ -96,7 +96,7 @@ func firstCome(c *check) {
 				x.do(x.ctx, caller, ask, x.hold(hold))
 				order = append(order, caller)
 				if caller > 0 && caller < 4 && x.s.Try != nil && x.now() < x.origin+c.unit/2 && x.s.Try() {
-					if left := len(x.departures()); left <= caller { // a machine that stalls may have let all leave before
+					if left := len(x.departures()); left <= caller { // a machine that stalls may have let all start before
 						x.errorf("TryAcquire overtook %d callers", caller+1-left)
 					}
 				}
@@ -119,7 +119,7 @@ func firstCome(c *check) {
 	}
 }
 
-// trueToRate lets calls leave as fast as they may, from a queue and one after the
+// trueToRate lets calls start as fast as they may, from a queue and one after the
 // other. The kth leaves k intervals after the first, and no window has more calls than
 // the bound in README.md allows.
 func trueToRate(c *check) {
@@ -219,7 +219,7 @@ func changes(c *check) {
 		x.finish()
 		for caller := 1; caller < 5; caller++ {
 			at := changed + time.Duration(caller-1)*c.unit/10
-			if x.real { // what was late by our fault is made up for, so slots may count from earlier
+			if x.real { // what was late by our fault is caught up, so slots may count from earlier
 				at = max(changed, at-catchUp)
 			}
 			x.wantLeft(caller, at)
@@ -293,7 +293,7 @@ func changedPauses(c *check) {
 	}
 }
 
-// wantOrderIf is wantOrder where calls do not leave at one instant.
+// wantOrderIf is wantOrder where calls do not leave at the same time.
 func (x *crowd) wantOrderIf(apart bool, want ...int) {
 	if apart {
 		x.wantOrder(want...)

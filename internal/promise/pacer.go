@@ -68,7 +68,7 @@ func (c *pacerControl) PauseUntil(t time.Time, why string) { c.p.PauseUntil(t) }
 func (c *pacerControl) Resume()                            { c.p.Resume() }
 
 // Stats finds the next slot by a reservation that it cancels. That would use up a slot of
-// this instant, so it does so only if the next slot is known to be later.
+// this time, so it does so only if the next slot is known to be later.
 func (c *pacerControl) Stats() sluice.Stats {
 	s := sluice.Stats{NextSlot: time.Now(), Pacing: int64(c.p.Waiting())}
 	c.mu.Lock()

@@ -3,7 +3,7 @@
 //
 // It is one table. A row is a [Promise], with a check that reports what breaks it. A
 // column is a [Feature], with a [Setup] that makes a [Subject] with that feature: a
-// gate, or something else that lets calls leave. A cell is the check of its row on the
+// gate, or something else that lets calls start. A cell is the check of its row on the
 // setup of its column, so a new promise is one check and a new feature is one setup. A
 // cell that is impossible has a reason instead.
 //
@@ -17,8 +17,8 @@
 // assign to it. [Table] fails if a column is assigned to no module, if a module of the
 // table does not call Run, or if README.md does not name the tests of its promises.
 //
-// Most cells run in a testing/synctest bubble and compare exact instants. On the
-// real clock the same checks assert only what holds on a slow machine, too: the order,
+// Most cells run in a testing/synctest bubble and compare exact times. On the
+// real clock the same checks assert only what holds on a slow machine as well: the order,
 // that no call is early, that nothing is lost.
 package promise
 
@@ -52,7 +52,7 @@ type Feature struct {
 	// Says is what the subjects of this column have.
 	Says string
 
-	// Runs are the folders of the modules or packages that run the column. The
+	// Runs are the directories of the modules or packages that run the column. The
 	// core is ".".
 	Runs []string
 
@@ -88,9 +88,9 @@ type Ask struct {
 	Within time.Duration // the longest wait; 0 means no bound
 }
 
-// A Subject is what a check is about. It lets calls leave.
+// A Subject is what a check is about. It lets calls start.
 type Subject struct {
-	// Do makes one attempt: it blocks until the call may leave, calls f while
+	// Do makes one attempt: it blocks until the call may start, calls f while
 	// the call is in flight, and returns the error of f or why it did not leave.
 	Do func(ctx context.Context, ask Ask, f func() error) error
 
@@ -98,36 +98,36 @@ type Subject struct {
 	// *ServerWait is the answer of a server. nil if the subject has no retries.
 	Call func(ctx context.Context, f func() error) error
 
-	// Try makes an attempt if the call may leave now, and reports whether it left.
+	// Try makes an attempt if the call may start now, and reports whether it left.
 	// nil if the subject cannot.
 	Try func() bool
 
 	// Levels are the limits that a call passes, the nearest first.
 	Levels []*Level
 
-	// Origin is how long from now the first call has to wait.
+	// Origin is the time from now that the first call has to wait.
 	Origin time.Duration
 
-	// Late is how much later than its exact instant each call may leave in a bubble,
+	// Late is the delay after its exact time with which each call may start in a bubble,
 	// because a limit is a round trip away.
 	Late time.Duration
 
-	// Pace is how far apart calls may leave because the gate has learned a pace; 0 if it has
-	// not. After a refusal it may be slower.
+	// Pace is the interval at which calls may start because the gate has learned a pace; 0 if it has
+	// not. After a rejection it may be slower.
 	Pace time.Duration
 
-	// Paced reports whether calls leave an interval apart, Weighs whether a longer gap
+	// Paced reports whether calls start an interval apart, Weighs whether a longer gap
 	// follows a call of higher cost.
 	Paced, Weighs bool
 
 	// Ways are the ways in which a server can set a wait; nil means one.
 	Ways []ServerWait
 
-	// Remote reports whether calls leave somewhere else: one that is cancelled on its way
-	// is not seen to leave, and one that is cancelled later is in flight for longer.
+	// Remote reports whether calls start somewhere else: one that is canceled on its way
+	// is not seen to leave, and one that is canceled later is in flight for longer.
 	Remote bool
 
-	// Unsure reports whether a quota may count a call that was cancelled while it asked
+	// Unsure reports whether a quota may count a call that was canceled while it asked
 	// the quota, because the answer was lost.
 	Unsure bool
 
@@ -149,7 +149,7 @@ type Level struct {
 	Paced, Roomy bool // it has a rate, a limit on the calls in flight
 	Quotas       []Quota
 
-	// Blocks are further ways to hold calls up. Each returns a function that undoes it.
+	// Blocks are further ways to delay calls. Each returns a function that undoes it.
 	Blocks map[string]func() (undo func())
 }
 
@@ -162,20 +162,20 @@ type Control interface {
 	Stats() sluice.Stats
 }
 
-// A Quota is a further limit of a level. It has so much left that it holds no call up
+// A Quota is a further limit of a level. It has so much left that it delays no call
 // unless it is emptied.
 type Quota struct {
 	Name string
 	Left func() int64  // how much is left
-	Take func(n int64) // takes n, or gives back -n if n < 0
+	Take func(n int64) // takes n, or returns -n if n < 0
 	Cost int64         // what a call takes; 0 means 1
 
-	// Rings reports whether it wakes callers that wait for it when something is given back. If not,
-	// they ask again when the wait that it named is over, however long that is.
+	// Rings reports whether it wakes callers that wait for it when something is returned. If not,
+	// they ask again when the wait that it named has ended, however long that is.
 	Rings bool
 }
 
-// A ServerWait is the error of a call that a server refuses, with the time to wait.
+// A ServerWait is the error of a call that a server rejects, with the time to wait.
 type ServerWait struct {
 	After  time.Duration
 	Status int  // of an HTTP answer; 0 means the usual one

@@ -215,7 +215,7 @@ func (b busy) Stats() sluice.Stats {
 	return s
 }
 
-// deaf retries at once, whatever wait a server sets.
+// deaf retries immediately, whatever wait a server sets.
 func deaf(tb testing.TB, l Limits) *Subject {
 	s := plain(tb, l)
 	call := s.Call
@@ -245,7 +245,7 @@ func faster(percent time.Duration) Setup {
 	}
 }
 
-// sleepy does not come back from a pause by itself: Resume does nothing, and only a later pause ends
+// sleepy does not come back from a pause on its own: Resume does nothing, and only a later pause ends
 // an earlier one.
 func sleepy(tb testing.TB, l Limits) *Subject {
 	s := plain(tb, l)
@@ -258,7 +258,7 @@ type deafToResume struct{ Control }
 
 func (deafToResume) Resume() {}
 
-// offended takes ten intervals for each call after a refusal, for ever.
+// offended takes ten intervals for each call after a rejection, for ever.
 func offended(tb testing.TB, l Limits) *Subject {
 	s := plain(tb, l)
 	do := s.Do

@@ -7,8 +7,7 @@ import (
 	"testing/synctest"
 )
 
-// Full is the environment variable that makes the cells of a bubble run on the real clock,
-// too.
+// Full is the environment variable that makes the cells of a bubble run on the real clock as well.
 const Full = "SLUICE_FULL"
 
 // pending are cells that are known to fail, with the reason. A cell that no longer fails

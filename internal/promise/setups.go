@@ -96,7 +96,7 @@ func (f far) Admit(ctx context.Context, n int64) (time.Duration, error) {
 // withFarQuota has a quota that is far away and one that is not, in that order.
 func withFarQuota(tb testing.TB, l Limits) *Subject { return farQuota(tb, l.Config()).subject(l) }
 
-// withFarQuotaAndParent has a parent besides, whose limits may change while the quota is
+// withFarQuotaAndParent also has a parent, whose limits may change while the quota is
 // asked.
 func withFarQuotaAndParent(tb testing.TB, l Limits) *Subject {
 	parent := mustGate(tb, l.Config())
@@ -119,7 +119,7 @@ func (f farGate) subject(l Limits) *Subject {
 	return s
 }
 
-// trip is how long an answer takes. That is less than what a gate makes up for.
+// trip is the time an answer takes. That is less than what a gate catches up on.
 const trip = 500 * time.Microsecond
 
 func farQuota(tb testing.TB, cfg sluice.Config) farGate {
@@ -263,7 +263,7 @@ func besideShutdown(tb testing.TB, l Limits) *Subject {
 	return OfGate(l, g, NewLevel("gate", g), NewLevel("parent", parent))
 }
 
-// changed has had other rates and another limit before, and a call that left.
+// changed has had other rates and another limit before, and a call that started.
 func changed(tb testing.TB, l Limits) *Subject {
 	g := mustGate(tb, sluice.Config{Name: "gate", Rate: Every(time.Microsecond), Concurrency: 100, Limits: l.more})
 	before := l.Interval <= time.Second // else the first call would have to wait for an hour

@@ -27,7 +27,7 @@ func (c *company) Exchange(_ context.Context, group string, r peers.Report) (pee
 }
 
 // sharing returns setup with gates that share what they learn. They are the only ones of their
-// groups, so that they keep to the same instants as if they shared nothing.
+// groups, so that they keep to the same times as if they shared nothing.
 func sharing(setup Setup) Setup { return inCompany(setup, false) }
 
 // sharingAway is sharing, but the others cannot be reached.

@@ -12,9 +12,10 @@ import (
 //
 // A gate that admits nobody breaks no other promise: no call is early, nothing is overtaken,
 // nothing is lost. Each of the worst defects so far was such a standstill, of two features that
-// were right by themselves. So whatever a subject has, callers that make one call after the other
-// must get 95 % of what a plain gate with the same rate and limit admits in the same bubble: at
-// once, after each thing that can hold them up, and at a server whose limit is to be found.
+// were right on their own. So whatever a subject has, callers that make one call after the other
+// must get 95 % of what a plain gate with the same rate and limit admits in the same bubble:
+// immediately, after each thing that can delay them, and at a server whose limit is to be
+// found.
 const (
 	share   = 0.95
 	workers = 8
@@ -42,7 +43,7 @@ func throughput(c *check) {
 	if len(c.ways()) == 0 {
 		return // no server answers its calls
 	}
-	// For a gate that learns the refusal is news: it goes on at half of the rate and is back at it
+	// For a gate that learns the rejection is news: it goes on at half of the rate and is back at it
 	// after some fifty calls, in about eight seconds. What it admits then is judged.
 	c.compare("after a wait that a server set", func(x *crowd) int {
 		wait, said := x.refuse(c.ways()[0], 3)
@@ -55,7 +56,7 @@ func throughput(c *check) {
 }
 
 // compare plays a scene with the subject and with a plain gate that has the same rate and limit.
-// play returns how many calls were served.
+// play returns the number of served calls.
 func (c *check) compare(name string, play func(x *crowd) int) {
 	// The limit in flight is above what the rate needs.
 	l := Limits{Interval: c.unit, Room: 4, Policy: c.refusing().Policy}
@@ -99,7 +100,7 @@ func (x *crowd) deliver(d time.Duration, f func() error) (served int) {
 					return nil
 				})
 				if err != nil {
-					x.sleep(x.unit / 10) // it may have failed at once
+					x.sleep(x.unit / 10) // it may have failed immediately
 					continue
 				}
 				mu.Lock()
@@ -114,7 +115,7 @@ func (x *crowd) deliver(d time.Duration, f func() error) (served int) {
 
 // afterBlock is deliver after a block of a level. Callers have waited for its end, unless it is a
 // quota that does not ring: they would wait as long as it has named, which is 100 h and more. A plain
-// gate has no quotas, and so nothing holds it up then.
+// gate has no quotas, and so nothing delays it then.
 func (x *crowd) afterBlock(level int, name string) int {
 	l := x.s.Levels[min(level, len(x.s.Levels)-1)]
 	if !slices.Contains(x.blocks(l), name) {
@@ -135,7 +136,7 @@ func (x *crowd) afterBlock(level int, name string) int {
 	return x.deliver(100*x.unit, nil)
 }
 
-// findLimit is deliver at a server that serves one call in two intervals, and refuses others
+// findLimit is deliver at a server that serves one call in two intervals, and rejects others
 // without a time. The gate has to find that out.
 func (x *crowd) findLimit() int {
 	s := &limitedServer{interval: 2 * x.unit, burst: 5}

@@ -85,7 +85,7 @@ func costs(setup Setup) Setup {
 	}
 }
 
-// withSettledCosts has calls that give a token back when they end, and take two more points.
+// withSettledCosts has calls that return a token when they end, and take two more points.
 func withSettledCosts(tb testing.TB, l Limits) *Subject {
 	setup := costs(func(tb testing.TB, l Limits) *Subject {
 		g := mustGate(tb, l.Config())
@@ -97,7 +97,7 @@ func withSettledCosts(tb testing.TB, l Limits) *Subject {
 	return s
 }
 
-// withExhausted has a server whose refusals name the unit.
+// withExhausted has a server whose rejections name the unit.
 func withExhausted(tb testing.TB, l Limits) *Subject {
 	s := costs(plain)(tb, l)
 	do, call := s.Do, s.Call

@@ -10,8 +10,8 @@ import (
 	"github.com/sluice-go/sluice/limits"
 )
 
-// neverEarly lets a server refuse a call and set a wait, in each way in which it can. No
-// call leaves before its end; if the wait is for this call alone, others may.
+// neverEarly lets a server throttle a call and set a wait, in each way in which it can. No
+// call starts before its end; if the wait is for this call alone, others may.
 func neverEarly(c *check) {
 	c.scene("PauseUntil", Limits{Interval: c.unit}, func(x *crowd) {
 		for _, l := range x.s.Levels {
@@ -47,8 +47,8 @@ func neverEarly(c *check) {
 	}
 }
 
-// refusing returns limits for a scene in which a server refuses. There is room for one, so
-// that the others cannot leave before the server has answered.
+// refusing returns limits for a scene in which a server rejects. There is room for one, so
+// that the others cannot start before the server has answered.
 func (c *check) refusing() Limits {
 	backoff := sluice.Constant(c.unit / 10)
 	return Limits{Interval: c.unit, Room: 1, Policy: sluice.RetryPolicy{Backoff: backoff, Throttled: backoff}}
@@ -66,7 +66,7 @@ func (c *check) ways() (ways []ServerWait) {
 	return ways
 }
 
-// refuse lets call 0 be refused while so many others wait behind it, and returns the wait
+// refuse lets call 0 be rejected while so many others wait behind it, and returns the wait
 // that the server set, and when it did.
 func (x *crowd) refuse(way ServerWait, others int) (wait *ServerWait, said time.Duration) {
 	wait = &way
@@ -88,7 +88,7 @@ func (x *crowd) refuse(way ServerWait, others int) (wait *ServerWait, said time.
 		close(spoken)
 		return wait
 	})
-	// The others may wait for the end of a pause, too; the order in which they came is known.
+	// The others may wait for the end of a pause as well; the order in which they came is known.
 	for caller := 1; caller <= others; caller++ {
 		x.call(x.ctx, caller, nil)
 	}
@@ -102,13 +102,13 @@ func (x *crowd) refuse(way ServerWait, others int) (wait *ServerWait, said time.
 	return wait, said
 }
 
-// noHerd lets many callers wait for the end of a pause. They leave one interval apart;
-// without a rate one leaves first, and no more than two for each answer.
+// noHerd lets many callers wait for the end of a pause. They start one interval apart;
+// without a rate one starts first, and no more than two for each answer.
 func noHerd(c *check) {
 	const callers = 16
 	type ending struct {
 		name string
-		end  func(x *crowd, l *Level) time.Duration // returns the instant of the end
+		end  func(x *crowd, l *Level) time.Duration // returns the time of the end
 	}
 	for _, how := range []ending{
 		{"its end", func(x *crowd, l *Level) time.Duration { return x.now() }},
@@ -167,13 +167,13 @@ func noHerdAfterServerWait(c *check, callers int) {
 		}
 		x.finish()
 		x.mu.Lock()
-		x.left = x.left[1:] // the one that was refused
+		x.left = x.left[1:] // the one that was rejected
 		for i := range x.left {
 			x.left[i].answered--
 		}
 		x.mu.Unlock()
 		late := x.late()
-		if x.s.Pace > 0 { // it has learned from the refusal
+		if x.s.Pace > 0 { // it has learned from the throttled call
 			late = x.long
 		}
 		x.apart(said+wait.After, late)
@@ -190,7 +190,7 @@ func (x *crowd) awaitPause(end time.Duration) {
 	}
 }
 
-// apart checks that the calls did not leave in a herd from an instant on. With a rate, the first
+// apart checks that the calls did not leave in a herd from a time on. With a rate, the first
 // leaves then and each other one an interval after the one before, or so much later.
 func (x *crowd) apart(from, late time.Duration) {
 	all := x.departures()
@@ -213,7 +213,7 @@ func (x *crowd) apart(from, late time.Duration) {
 
 // neverHopeless makes calls whose wait is known not to fit. They fail before it begins,
 // and the error has the wait that was needed. A wait that may end at any time is not a
-// reason to refuse.
+// reason to reject.
 func neverHopeless(c *check) {
 	c.scene("a slot", Limits{Interval: c.long}, func(x *crowd) {
 		if !x.s.Paced {
@@ -285,7 +285,7 @@ func (x *crowd) behindOne(f func()) {
 	x.finishOf(2)
 }
 
-// wantHopeless makes a call that must be refused at once, because it would have to wait for
+// wantHopeless makes a call that must be rejected immediately, because it would have to wait for
 // need, and for up to more because of those ahead of it.
 func (x *crowd) wantHopeless(caller int, within, need, more time.Duration) {
 	before, at := x.state(), x.now()
@@ -308,7 +308,7 @@ func (x *crowd) wantHopeless(caller int, within, need, more time.Duration) {
 	}
 }
 
-// spacingMayEnd checks that the spacing of an empty budget refuses no call in advance.
+// spacingMayEnd checks that the spacing of an empty budget rejects no call in advance.
 func spacingMayEnd(c *check) {
 	c.scene("the spacing of an empty retry budget", Limits{Interval: c.unit / 10}, func(x *crowd) {
 		if x.s.Spend == nil {
@@ -347,7 +347,7 @@ func paidRetries(c *check) {
 }
 
 // serverWait lets a server set a longer wait than the policy allows. The call, waiting
-// calls and later calls stop at once.
+// calls and later calls stop immediately.
 func serverWait(c *check) {
 	limits := c.refusing()
 	limits.Policy.MaxServerWait = time.Minute

@@ -12,7 +12,7 @@ import (
 // A Request is what a caller wants.
 type Request struct {
 	N   int64         // what Admit is asked for
-	Max time.Duration // longest wait; negative counts as 0, Forever as no bound
+	Max time.Duration // longest wait; negative is treated as 0, Forever as no bound
 
 	// Patience, if not 0, is handed to Config.GiveUp.
 	Patience time.Duration
@@ -28,8 +28,8 @@ type Request struct {
 	// Behind.Above.
 	Below *Queue
 
-	// Refused is how often the server has refused the call that wants to leave again, 0 if it
-	// goes behind all that wait. First is when it left first. See again.go.
+	// Refused is the number of times the server has throttled the call that wants to leave again, 0
+	// if it goes behind all that wait. First is when it was first sent. See again.go.
 	Refused int
 	First   time.Time
 
@@ -58,7 +58,7 @@ func (q *Queue) receipt() uint32 {
 	return q.admitter.(HasReceipt).Receipt()
 }
 
-// Try admits r if it can leave at once and the queue is empty.
+// Try admits r if it can start immediately and the queue is empty.
 func (q *Queue) Try(r Request) (g Grant, ok bool) {
 	q.Lock()
 	if q.refuse(r.N) != nil {
@@ -191,8 +191,8 @@ func (q *Queue) enter(now time.Duration, r *Request, w, place *Waiter) {
 }
 
 // asleep reports whether a caller that comes at now, and can wait, need not look whether
-// others may leave. Without the time only a head that has given up can have moved
-// anything, and will see to those behind it by itself. Otherwise the driver does when it
+// others may start. Without the time only a head that has given up can have moved
+// anything, and will see to those behind it on its own. Otherwise the driver does when it
 // wakes: all that are due leave then, with one wake-up. But the forecast for a caller with a
 // deadline is true only when they have left.
 func (q *Queue) asleep(now time.Duration, deadline bool) bool {
@@ -253,7 +253,7 @@ func (q *Queue) deadline(ctx context.Context) (d deadline) {
 }
 
 // setRequest notes what few requests have, of a caller that comes at now with a context of
-// deadline d: a bound on the wait, and what those need that ask, or were refused.
+// deadline d: a bound on the wait, and what those need that ask, or were rejected.
 func (w *Waiter) setRequest(r *Request, d deadline, q *Queue, now time.Duration) {
 	if r.Max != Forever {
 		w.more().maxAt = sat.Add(now, r.Max)

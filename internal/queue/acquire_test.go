@@ -149,7 +149,7 @@ func TestQueue_Acquire_Cancel(t *testing.T) {
 	}
 }
 
-// Without the time: what the head waited for goes to the next at once.
+// Without the time: what the head waited for goes to the next immediately.
 func TestQueue_Acquire_CancelWithoutTheTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q, l := newRooms(1, Config{}), synclog.New()
@@ -249,7 +249,7 @@ func TestQueue_Acquire_DeadlineWithoutForecast(t *testing.T) {
 	})
 }
 
-// What a head waited for whose bound is over goes to the next at once.
+// What a head waited for whose bound has ended goes to the next immediately.
 func TestQueue_Acquire_BoundOfTheHead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q, l := newRooms(1, Config{}), synclog.New()
@@ -343,7 +343,7 @@ func TestConfig_Refuse(t *testing.T) {
 	})
 }
 
-// A bound that refuses no entry is not compared with each of them.
+// A bound that rejects no entry is not compared with each of them.
 func TestQueue_Recheck_LooksAtNoneThatMerelyWait(t *testing.T) {
 	errLarge := errors.New("too large")
 	synctest.Test(t, func(t *testing.T) {
@@ -497,7 +497,7 @@ func newWrong() wrong {
 	return w
 }
 
-// A context without an error is cancelled all the same once its Done is closed: nil would
+// A context without an error is canceled all the same once its Done is closed: nil would
 // say that the caller was let through.
 func TestQueue_Acquire_ContextWithoutAnError(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

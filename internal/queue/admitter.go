@@ -12,24 +12,23 @@ import (
 // caller will wait, that it sets no bound.
 const Forever = sat.Max
 
-// An Admitter decides when the caller at the head of a queue may leave. Its methods
+// An Admitter decides when the caller at the head of a queue may start. Its methods
 // are called with the queue locked and must not block. Instants are durations
 // since the queue was made.
 type Admitter interface {
-	// Admit lets n through at now and returns 0, or takes nothing and
-	// returns how long to wait before it is worth asking again: Forever when
-	// only a change can help. The head wants to start, so that counts as demand
-	// where an admitter learns from it. due ≤ now is the instant for which the head was
-	// to be woken; by now − due this package is late, and not the caller.
+	// Admit lets n through at now and returns 0, or takes nothing and returns the time to wait
+	// before it is worth asking again: Forever when only a change can help. The head wants to
+	// start, so that counts as demand where an admitter learns from it. due ≤ now is the instant
+	// for which the head was to be woken; by now − due this package is late, and not the caller.
 	Admit(now, due time.Duration, n int64) time.Duration
 
-	// Forecast only looks. It returns how long a caller would wait from now on that has this
+	// Forecast only looks. It returns the time that a caller would wait from now on that has this
 	// cost queued ahead of it, as far as the admitter can know: never more
 	// than the true wait, 0 if it knows nothing.
 	Forecast(now time.Duration, ahead int64) time.Duration
 }
 
-// HasUnit is what a Admitter may have, too.
+// HasUnit is what a Admitter may have as well.
 type HasUnit interface {
 	// Unit returns by how many nanoseconds, but for rounding, a forecast grows at most with
 	// each unit of cost ahead. Then a change need not look at entries only because their
@@ -37,7 +36,7 @@ type HasUnit interface {
 	Unit() float64
 }
 
-// HasReceipt is what a Admitter may have, too.
+// HasReceipt is what a Admitter may have as well.
 type HasReceipt interface {
 	// Receipt is called when Admit has let a caller through, and returns what the caller is
 	// handed, such as the number under which the admitter has recorded it. 0 is none.
@@ -57,8 +56,7 @@ type HasReceipt interface {
 // caller that has read the open word fails to change it once it is closed. Both methods
 // are called with the queue locked.
 type Latch interface {
-	// Close takes the state out of the word. It returns how many wait in the
-	// crowd.
+	// Close takes the state out of the word. It returns the number of those that wait in the crowd.
 	Close() (asleep int)
 
 	// Open puts the state into the word, or reports false if it is not one
@@ -66,13 +64,13 @@ type Latch interface {
 	Open(asleep int) bool
 }
 
-// Config is what a queue needs besides its admitter.
+// Config is what a queue needs in addition to its admitter.
 type Config struct {
 	// MaxWaiting is the most entries that may wait; 0 means no bound.
 	MaxWaiting int32
 
 	// Exact promises that Forecast is the true wait while nothing changes.
-	// Bounds on the wait then need no timers: a hopeless wait is refused when
+	// Bounds on the wait then need no timers: a hopeless wait is rejected when
 	// it begins, and when a change makes it hopeless.
 	Exact bool
 
@@ -91,23 +89,22 @@ type Config struct {
 	// worth while to wake the driver more exactly than timers do.
 	Fine func() bool
 
-	// Hold, if set, is called with the queue locked and returns how long after its slot
-	// the driver may be woken, to let all leave whose slots come until then. It counts as
-	// our lateness. In a testing/synctest bubble a wake-up costs nothing, and Hold is not
-	// called.
+	// Hold, if set, is called with the queue locked and returns the time after its slot at which
+	// the driver may be woken, to let all start whose slots come until then. It counts as our
+	// lateness. In a testing/synctest bubble a wake-up costs nothing, and Hold is not called.
 	Hold func() time.Duration
 
 	// Waits, if set, is called with the queue unlocked when a caller is about to
 	// wait, with its n: before it has its place, so that no other caller waits for
 	// Waits, unless it has to ask, at the head, to know. If Waits panics the caller's
-	// wait is over, and the panic propagates.
+	// wait has ended, and the panic propagates.
 	Waits func(ctx context.Context, n int64)
 
 	// Behind, if set, is the queue's own. It is for queues whose callers ask.
 	Behind *Behind
 
 	// Refuse, if set, is called with the queue locked for the n of each caller. An
-	// error means that no wait can help, and is returned. If it refuses n, it refuses
+	// error means that no wait can help, and is returned. If it rejects n, it rejects
 	// more than n.
 	Refuse func(n int64) error
 
@@ -117,7 +114,7 @@ type Config struct {
 
 	// Blame, if set, is called with the queue locked when the wait of an entry of n
 	// ends because it is too long. It returns the limit that is to blame: the one that
-	// the Forecast need consists of or, if need is 0, the one that holds up the head.
+	// the Forecast need consists of or, if need is 0, the one that delays the head.
 	// If the queue is empty, the head would be that entry. The End need not be set.
 	Blame func(now, need time.Duration, n int64) sentence.Wait
 }

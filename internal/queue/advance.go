@@ -27,7 +27,7 @@ func (q *Queue) Adjust(f func(now time.Duration) (later bool)) {
 	now := q.Now()
 	q.Advance(now)
 	later := f(now)
-	q.changed, q.due = now, now // to be looked at anew
+	q.changed, q.due = now, now // to be looked at again
 	if later {
 		q.failHopeless(now)
 	}
@@ -35,8 +35,8 @@ func (q *Queue) Adjust(f func(now time.Duration) (later bool)) {
 	q.Kick()
 }
 
-// Recheck ends the wait of each entry that Refuse would refuse now. It looks at the entries
-// only if it would refuse the heaviest. The queue must be locked. Call Advance afterwards:
+// Recheck ends the wait of each entry that Refuse would reject now. It looks at the entries
+// only if it would reject the heaviest. The queue must be locked. Call Advance afterwards:
 // the head may be another.
 func (q *Queue) Recheck() {
 	if q.refuse(q.heaviest) == nil {
@@ -57,7 +57,7 @@ func (q *Queue) Recheck() {
 	}
 }
 
-// Close fails all entries, and all callers that come later. Only the first call counts.
+// Close fails all entries, and all callers that come later. Only the first call has an effect.
 func (q *Queue) Close(reason error) {
 	q.Lock()
 	defer q.Unlock()
@@ -95,7 +95,7 @@ func (q *Queue) Advance(now time.Duration) {
 		if w.wake == nil {
 			// No goroutine sleeps for it, so none can be late: it is charged as if it
 			// had been looked at exactly at its slot. That is due, whichever entry is
-			// at the head, unless due is over or Change has reset it.
+			// at the head, unless due has ended or Change has reset it.
 			at = q.due
 			if at <= now || at == Forever {
 				at = sat.Add(q.changed, q.admitter.Forecast(q.changed, 0))
@@ -138,7 +138,7 @@ func (q *Queue) Kick() {
 	}
 }
 
-// setDue writes only what is new: every caller reads what is beside due, on all
+// setDue writes only what is new: every caller reads what is next to due, on all
 // processors, and in a semaphore it never changes.
 func (q *Queue) setDue(due time.Duration) {
 	if q.due != due {
@@ -158,8 +158,7 @@ func (q *Queue) arm(now, due time.Duration) {
 	}
 }
 
-// hopeless returns an error if w, with the cost ahead of it, cannot
-// leave in time.
+// hopeless returns an error if w, with the cost ahead of it, cannot start in time.
 func (q *Queue) hopeless(now time.Duration, w *Waiter, ahead int64) error {
 	if w.rare == nil { // whatever it takes
 		return nil
@@ -209,7 +208,7 @@ func (q *Queue) drop(now time.Duration, w *Waiter, err error) {
 }
 
 // giveUp removes w without a message: its context is done, and its goroutine sees that
-// by itself, or it has none.
+// on its own, or it has none.
 func (q *Queue) giveUp(w *Waiter) {
 	q.remove(w)
 	w.state = dropped

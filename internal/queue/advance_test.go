@@ -207,7 +207,7 @@ func TestQueue_Close_SettlesWhatIsDue(t *testing.T) {
 
 // # Callers that go back
 
-// The only bounded entry of a long queue may be one that was refused, which has no slot in the
+// The only bounded entry of a long queue may be one that was rejected, which has no slot in the
 // index. When it leaves, the index is as good as new.
 func TestQueue_PushBehind_TheOnlyBoundedEntry(t *testing.T) {
 	for name, leave := range map[string]func(q *Queue, refused *Waiter){
@@ -244,7 +244,7 @@ func TestQueue_PushBehind_TheOnlyBoundedEntry(t *testing.T) {
 	}
 }
 
-// If a refused call comes, or the head learns that it has to wait, those may fail whose patience has
+// If a rejected call comes, or the head learns that it has to wait, those may fail whose patience has
 // ended meanwhile. If the head is among them the next takes its place.
 func TestQueue_TheHeadLosesItsPatience(t *testing.T) {
 	for name, refused := range map[string]bool{"a refused call comes": true, "the head asks": false} {
@@ -288,7 +288,7 @@ func TestQueue_TheHeadLosesItsPatience(t *testing.T) {
 	}
 }
 
-// However many are refused, and whether they come back in their order or not, one more costs a few
+// However many are rejected, and whether they come back in their order or not, one more costs a few
 // forecasts, and a change does.
 func TestQueue_PushBehind_ManyRefused(t *testing.T) {
 	const n = 10_000

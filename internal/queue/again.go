@@ -2,12 +2,12 @@ package queue
 
 import "time"
 
-// # Where does a call go that the server has refused?
+// # Where does a call go that the server has throttled?
 //
 // Behind all others, it waits for as long as it did before, and if it has a deadline that is too
-// long: it fails because of a refusal that concerned all. At the head, a call that is refused
-// again and again is all that the server ever sees. So after its k-th refusal it goes behind the
-// first k in line, which are one more each time, and there among those refused in the order in
+// long: it fails because of a rejection that concerned all. At the head, a call that is rejected
+// again and again is all that the server ever sees. So after its k-th rejection it goes behind the
+// first k in line, which are one more each time, and there among those rejected in the order in
 // which they came first:
 //
 //	in line     first     a b c d          1 and 2 have left, and are refused
@@ -16,21 +16,22 @@ import "time"
 //	            1 2 b c d                  a leaves, then 1, which is refused again
 //	1 is back   2 b 1 c d                  behind two now
 //
-// Those behind it wait for its slot, too, as if it had never left. That may be too long for
+// Those behind it wait for its slot as well, as if it had never left. That may be too long for
 // them, so it is a change of the queue.
 //
 // To find its place, and to look at those without a slot after a change, takes the longer the more
 // of them there are: 10,000 took 3 s. So only mostAgain keep a place, and further ones go behind all.
-// A server that refuses so many refuses everybody.
+// A server that rejects so many rejects everybody.
 //
 // Such an entry has no slot in the index, whose slots are in order. Its cost is in the gap of the
-// slot behind it, as that of any entry without a bound, and its bound is looked at by itself: it
+// slot behind it, as that of any entry without a bound, and its bound is looked at on its own: it
 // is near the front.
 
-// mostAgain is how many refused calls, and about how many of those in line, one looks at for a place.
+// mostAgain is the number of throttled calls, and about the number of those in line, that one looks
+// at for a place.
 const mostAgain = 1000
 
-// behindWhom returns the entry behind which a caller of r, which was refused, goes, and the cost
+// behindWhom returns the entry behind which a caller of r, which was rejected, goes, and the cost
 // ahead of it.
 func (q *Queue) behindWhom(r *Request) (w *Waiter, ahead int64) {
 	w = q.front
@@ -50,7 +51,7 @@ func (q *Queue) behindWhom(r *Request) (w *Waiter, ahead int64) {
 	return w, sum.value()
 }
 
-// refusedBefore reports whether w was refused, and left no later than at first.
+// refusedBefore reports whether w was rejected, and left no later than at first.
 func (w *Waiter) refusedBefore(first time.Duration) bool {
 	return w.rare != nil && w.rare.refused > 0 && w.rare.left <= first
 }

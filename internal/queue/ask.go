@@ -19,19 +19,19 @@ import (
 // may the next caller ask before the call has returned.
 type AskFunc func(ctx context.Context, t Turn) (Wait, error)
 
-// A Wait is how long the caller at the head of a queue has to wait. The zero Wait
+// A Wait is the time for which the caller at the head of a queue has to wait. The zero Wait
 // is none.
 type Wait struct {
-	// For is how long to wait before it is worth asking again: Forever when only
+	// For is the time to wait before it is worth asking again: Forever when only
 	// a change can help.
 	For time.Duration
 
-	// Sure is how much of that it will be at least, whatever others do. Only a
-	// wait that is sure to be too long is refused before it begins; one that
+	// Sure is the least that it will be, whatever others do. Only a
+	// wait that is sure to be too long is rejected before it begins; one that
 	// only a change can end never is.
 	Sure time.Duration
 
-	// Paced reports that it is for the rate of the queue's own admitter, which makes up for
+	// Paced reports that it is for the rate of the queue's own admitter, which catches up on
 	// lateness. Fine and Hold of the queue's Config then say how exactly it is to end.
 	Paced bool
 
@@ -75,8 +75,8 @@ type step int
 
 const (
 	sleepOn   step = iota // until it is worth asking again
-	lookAgain             // at once
-	over                  // the wait is over
+	lookAgain             // immediately
+	over                  // the wait has ended
 )
 
 // askAtFront asks on behalf of w, the head, and registers it where it is to hear that
@@ -99,7 +99,7 @@ func (q *Queue) askAtFront(w *Waiter) (next step, err error) {
 	return sleepOn, nil
 }
 
-// askFor asks on behalf of w, the head. ended reports that w's wait is over
+// askFor asks on behalf of w, the head. ended reports that w's wait has ended
 // with err; otherwise w is settled, or w sleeps until it is to ask again.
 func (q *Queue) askFor(w *Waiter) (ended bool, err error) {
 	wait, err := q.ask(w)
@@ -108,7 +108,7 @@ func (q *Queue) askFor(w *Waiter) (ended bool, err error) {
 	case err == nil && wait.For == 0:
 		w.rare.grant = Grant{now, wait.Receipt}
 		// It may have been failed while it asked. It keeps what it was
-		// given all the same: decided once, in favour of the grant.
+		// given all the same: decided once, in favor of the grant.
 		if !w.settled() {
 			q.setDue(min(w.rare.due, now)) // of the next, which is as late as this one
 		}
@@ -145,9 +145,9 @@ func (q *Queue) announceHead(w *Waiter) {
 	q.unlocked(w, func() { q.cfg.Waits(w.rare.asking, w.n) })
 }
 
-// listen registers w, the head, at the bell of the limit that refused it, and reports
-// whether that is new. It stays registered until its wait is over. If it ended when
-// another limit refuses, two limits that refuse alternately would make it ask without
+// listen registers w, the head, at the bell of the limit that rejected it, and reports
+// whether that is new. It stays registered until its wait has ended. If it ended when
+// another limit rejects, two limits that reject alternately would make it ask without
 // end.
 func (q *Queue) listen(w *Waiter) bool {
 	r, by := w.rare, w.rare.by
@@ -165,8 +165,8 @@ func (q *Queue) listen(w *Waiter) bool {
 	return true
 }
 
-// stopBells undoes listen. The queue must not be locked: a bell rings with a lock of its
-// own, and takes the queue's.
+// stopBells undoes listen. The queue must not be locked: a bell rings with its own lock, and takes
+// the queue's.
 func (r *rare) stopBells() {
 	for _, h := range r.bells {
 		h.stop()
@@ -221,7 +221,7 @@ func (q *Queue) ask(w *Waiter) (wait Wait, err error) {
 // So each queue has the instant before which its head does not leave for sure, in an atomic word
 // that the queues below it read. It is a lower bound and may be too low: nobody has asked yet, or
 // the head is another. It must not be too high, so whatever may let the head leave earlier (Kick,
-// a change of the admitter, a head that leaves) forgets what was said and the head asks anew.
+// a change of the admitter, a head that leaves) forgets what was said and the head asks again.
 //
 // If the instant moves, those that wait already may have become hopeless: in the queue itself,
 // and in each queue below whose head waits here. A parent may have 10,000 of these. It looks at
@@ -242,7 +242,7 @@ type Behind struct {
 	soonestBelow atomic.Int64
 }
 
-// worthTelling is how long a wait must be that those in the queues below are told of. Each call
+// worthTelling is the length of a wait from which on those in the queues below are told of. Each call
 // that leaves a parent makes the next wait for its slot, and to look at the queues of 10,000
 // children takes half a millisecond.
 const worthTelling = 100 * time.Millisecond
@@ -341,7 +341,7 @@ func (q *Queue) failIn(b *Queue) {
 	b.failBehind(b.Now())
 	soonest := time.Duration(Forever)
 	if b.bounds != nil {
-		b.endsBefore(b.surely()) // looks anew
+		b.endsBefore(b.surely()) // looks again
 		soonest = b.bounds.soonest
 	}
 	if below := time.Duration(b.cfg.Behind.soonestBelow.Load()); below != 0 {

@@ -77,7 +77,7 @@ func TestAskFunc_InOrder(t *testing.T) {
 	})
 }
 
-// Only a wait that is sure to be too long is refused before it begins.
+// Only a wait that is sure to be too long is rejected before it begins.
 func TestAskFunc_SureAndFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, sure := range []bool{true, false} {
@@ -219,7 +219,7 @@ func TestQueue_Try_Asks(t *testing.T) {
 	})
 }
 
-// A caller is registered at each bell that it waits for, once, until its wait is over,
+// A caller is registered at each bell that it waits for, once, until its wait has ended,
 // and asks again after that and whenever the bell rings.
 func TestBell(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -277,7 +277,7 @@ func TestAskFunc_NotWithADoneContext(t *testing.T) {
 	})
 }
 
-// A wait that only a change can end is never refused before its bound.
+// A wait that only a change can end is never rejected before its bound.
 func TestAskFunc_ForeverIsNotRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := newOracle()
@@ -372,7 +372,7 @@ func TestTurn_Due_LateAndCancelled(t *testing.T) {
 	})
 }
 
-// One that is cancelled before its slot is not late, nor is the next.
+// One that is canceled before its slot is not late, nor is the next.
 func TestTurn_Due_CancelledInTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := newDues()

@@ -12,10 +12,10 @@ type bounds struct {
 	index   *index        // nil while the queue is short
 }
 
-// indexFrom is how long a queue is that is worth an index: a shorter one is walked through.
+// indexFrom is the length from which on a queue is worth an index: a shorter one is walked through.
 const indexFrom = fan
 
-// bound returns the last instant at which w may leave in time.
+// bound returns the last instant at which w may start in time.
 func (w *Waiter) bound() time.Duration {
 	switch {
 	case w.rare == nil:

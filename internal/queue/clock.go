@@ -8,7 +8,7 @@ import (
 
 // A clock wakes the queues of the process that need no exact wake-up, with one timer.
 //
-// Each driver could have a timer of its own, as it has where exact wake-ups matter. But
+// Each driver could have its own timer, as it has where exact wake-ups matter. But
 // to wake a goroutine so that it lets itself leave costs twice as much as to let it leave:
 // a timer, a select, and the lock once more. And when a driver has left, the next one
 // must wake to set its timer. With 50 pacers of 1,000/s and one caller each that is a
@@ -107,7 +107,7 @@ func (c *clock) ring() {
 	}
 }
 
-// ring lets all leave whose turn it is.
+// ring lets all start whose turn it is.
 func (q *Queue) ring() {
 	q.Lock()
 	defer q.Unlock()

@@ -7,7 +7,7 @@ import (
 	"github.com/sluice-go/sluice/limits"
 )
 
-// A crowd is the callers that want 1 and cannot be cancelled. They share one entry and
+// A crowd is the callers that want 1 and cannot be canceled. They share one entry and
 // one channel.
 //
 // The runtime keeps the goroutines that receive from one channel in order, and a send
@@ -30,11 +30,11 @@ import (
 // then that is the order in which they came. If one is not run for a while in between, a
 // caller that comes after it was counted may overtake it.
 //
-// Callers with contexts could be of the crowd, too, and count themselves out by a
+// Callers with contexts could be of the crowd as well, and count themselves out by a
 // compare-and-swap when their contexts end. One permit and 4,096 goroutines then take 600 ns
 // per hand-over instead of 1,230. But in two seconds of recorded histories (bench/linear)
 // one call had overtaken another that was counted, and one whose context had ended, but
-// whose goroutine had not run since, had held a permit. So they have entries of their own.
+// whose goroutine had not run since, had held a permit. So they have their own entries.
 type crowd struct {
 	Waiter // without a channel: no goroutine attends it alone
 	left   int
@@ -44,7 +44,7 @@ type crowd struct {
 // Room returns where the crowd receives. There must be one.
 func (q *Queue) Room() chan error { return q.crowd.room }
 
-// joinCrowd puts a caller that wants 1 and cannot be cancelled into the crowd, unless
+// joinCrowd puts a caller that wants 1 and cannot be canceled into the crowd, unless
 // others wait that are not of it.
 func (q *Queue) joinCrowd() bool {
 	switch {

@@ -58,7 +58,7 @@ func newLatched(free int64) *latched {
 	return l
 }
 
-// latch has the methods of the admitter and of the latch, which a Queue has, too.
+// latch has the methods of the admitter and of the latch, which a Queue has as well.
 type latch struct{ l *latched }
 
 func (r latch) Close() int                                          { return r.l.Close() }
@@ -66,7 +66,7 @@ func (r latch) Open(n int) bool                                     { return r.l
 func (r latch) Admit(now, due time.Duration, n int64) time.Duration { return r.l.Admit(now, due, n) }
 func (r latch) Forecast(time.Duration, int64) time.Duration         { return 0 }
 
-// join has a caller that cannot be cancelled join.
+// join has a caller that cannot be canceled join.
 func (l *latched) join(who int) { l.joinWith(who, bg, 1) }
 
 // joinWith has a caller join, and sleep as package semaphore does.

@@ -10,11 +10,10 @@ import (
 
 // # Which waits has a change made hopeless?
 //
-// Those for which the forecast is later than their bound: the admitter forecasts how long an
-// entry waits from the cost that is queued ahead of it. The simplest way is to walk through
-// the queue, to add up the costs, and to ask for a forecast for each entry. With 100,000
-// of them that takes 2 to 4 ms, in which no call leaves, and nearly always the answer is:
-// none.
+// Those for which the forecast is later than their bound: the admitter forecasts the wait of an
+// entry from the cost that is queued ahead of it. The simplest way is to walk through the queue, to
+// add up the costs, and to ask for a forecast for each entry. With 100,000 of them that takes 2 to
+// 4 ms, in which no call starts, and nearly always the answer is: none.
 //
 // So the listed entries have a tree above them, in the order of the queue. A node has the
 // cost and the earliest bound of all below it. More cost ahead never makes a wait shorter, so
@@ -79,7 +78,7 @@ type node struct {
 	unit  float64
 }
 
-// latestStart returns when the first of some entries must leave for the last to leave at bound,
+// latestStart returns when the first of some entries must start for the last to leave at bound,
 // with that cost in between.
 func latestStart(bound time.Duration, cost total, unit float64) time.Duration {
 	if bound == Forever {
@@ -216,7 +215,7 @@ func (x *index) trim(front *Waiter) {
 	}
 }
 
-// compact makes x anew if fewer than a quarter of its slots are those of n that wait.
+// compact rebuilds x if fewer than a quarter of its slots are those of n that wait.
 // Otherwise it would grow while the first entry waits and those behind it come and go.
 func (x *index) compact(n int, unit float64) {
 	if len(x.chunks) <= 4+n*4/fan {

@@ -1,13 +1,13 @@
 // Package queue is the one place in Sluice where callers wait.
 //
 // A [Queue] is a FIFO of callers. What they wait for is an [Admitter]: permits (package
-// semaphore), a slot in time (package pacer), or all the limits of a gate at once.
+// semaphore), a slot in time (package pacer), or all the limits of a gate together.
 // The admitter decides; the queue orders, wakes, hands over and cancels.
 //
 // # How does a queue wait without a timer for every caller?
 //
 // The simplest limiter computes a sleep for each caller and lets it sleep. Then a
-// new rate cannot reach the sleepers, a cancelled one leaves a hole that is not
+// new rate cannot reach the sleepers, a canceled one leaves a hole that is not
 // filled, and 100,000 waiters are 100,000 timers.
 //
 // Here only the first waiting goroutine, the driver, has a timer; all others sleep on
@@ -15,7 +15,7 @@
 // timer.) When the driver wakes it serves the queue: [Queue.Advance] asks the admitter
 // about the head, hands over, and goes on with the next until the admitter says "not
 // yet, come back in d". Whatever changes something (a release, a new rate, a
-// cancelled head) calls Advance too, at once and under the same lock:
+// canceled head) calls Advance too, immediately and under the same lock:
 //
 //	  driver                                     others
 //	┌─────────┐  ┌─────────┐  ┌──────────────┐  ┌─────────┐
@@ -29,7 +29,7 @@
 //   - A caller is in the list or settled, never both.
 //   - No caller is admitted before all ahead of it are settled.
 //   - Nothing is taken from the admitter for a caller whose context was done before its
-//     turn, so a cancelled wait has nothing to give back.
+//     turn, so a canceled wait has nothing to return.
 //   - The driver is awake, has a message, or is woken no later than due and the Hold:
 //     by its own timer, or by the clock of the process.
 //
@@ -63,7 +63,7 @@ import (
 // Its Lock also guards the state of its admitter.
 type Queue struct {
 	// What each wait and each hand-over changes is close together: 64 bytes travel
-	// from processor to processor at once, of which 8 are the semaphore's. What
+	// from processor to processor together, of which 8 are the semaphore's. What
 	// follows is only read then.
 	mu          sync.Mutex
 	front, back *Waiter
@@ -94,7 +94,7 @@ type Queue struct {
 	admitter Admitter
 	cfg      Config
 
-	// What callers read without the lock is at the end, beside what those of a gate read
+	// What callers read without the lock is at the end, next to what those of a gate read
 	// of that: with thousands of gates each line of the cache is a miss.
 	place int32       // in the heap of the clock, from 1 on; 0: it does not ring
 	busy  atomic.Bool // see Busy
@@ -136,7 +136,7 @@ func (q *Queue) Unlock() {
 	q.mu.Unlock()
 }
 
-// Now returns the present instant on the monotonic clock.
+// Now returns the current instant on the monotonic clock.
 func (q *Queue) Now() time.Duration { return time.Since(q.epoch) }
 
 // Epoch returns the instant 0.
@@ -155,7 +155,7 @@ func (q *Queue) Instant(now time.Duration, t time.Time) time.Duration {
 	return sat.Add(now, time.Until(t))
 }
 
-// Len returns how many wait. The queue must be locked.
+// Len returns the number of waiting callers. The queue must be locked.
 func (q *Queue) Len() int {
 	if q.crowd != nil && q.crowd.left > 0 {
 		return int(q.length) - 1 + q.crowd.left
@@ -185,7 +185,7 @@ func (q *Queue) Busy() bool { return q.busy.Load() }
 // Closed returns the reason given to Close, or nil. The queue must be locked.
 func (q *Queue) Closed() error { return q.closed }
 
-// tick returns the present instant if the admitter wants to know it.
+// tick returns the current instant if the admitter wants to know it.
 func (q *Queue) tick() time.Duration {
 	if q.cfg.Untimed {
 		return 0

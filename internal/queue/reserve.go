@@ -9,7 +9,7 @@ import (
 	"github.com/sluice-go/sluice/limits"
 )
 
-// Reserve adds an entry with no goroutine behind it. It counts as used at its slot,
+// Reserve adds an entry with no goroutine behind it. It is treated as used at its slot,
 // whenever that is looked at, so an abandoned one does not stall the queue. If its slot
 // is now there is no entry: w is nil and at is now. The queue must be exact.
 func (q *Queue) Reserve(r Request) (w *Waiter, at time.Duration, err error) {
@@ -44,7 +44,7 @@ func (q *Queue) Attend(ctx context.Context, w *Waiter) error {
 	now := q.Now()
 	q.Advance(now)
 	switch {
-	case w.state == dropped: // cancelled, or a goroutine that attended it before gave up
+	case w.state == dropped: // canceled, or a goroutine that attended it before gave up
 		q.Unlock()
 		return limits.ErrCancelled
 	case w.settled():
@@ -100,8 +100,8 @@ func (q *Queue) Cancel(w *Waiter) bool {
 	return true
 }
 
-// Slot returns when w leaves or, if it is settled, left, and the present
-// instant. ok is false if w was removed without leaving.
+// Slot returns when w leaves or, if it is settled, left, and the current instant. ok is false if w
+// was removed without leaving.
 func (q *Queue) Slot(w *Waiter) (slot, now time.Duration, ok bool) {
 	q.Lock()
 	defer q.Unlock()
@@ -116,7 +116,7 @@ func (q *Queue) Slot(w *Waiter) (slot, now time.Duration, ok bool) {
 	return 0, now, false
 }
 
-// ahead returns the cost ahead of w. It walks from both ends at once, so that
+// ahead returns the cost ahead of w. It walks from both ends, so that
 // a reservation just made costs no more than one about to leave.
 func (q *Queue) ahead(w *Waiter) int64 {
 	var before total

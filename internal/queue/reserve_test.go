@@ -242,7 +242,7 @@ func TestQueue_Slot_Settles(t *testing.T) {
 	})
 }
 
-// The goroutine that drives is that of the reservation that is cancelled.
+// The goroutine that drives is that of the reservation that is canceled.
 func TestQueue_Cancel_OfTheDriver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLine(100*ms, Config{})

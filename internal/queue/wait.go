@@ -10,15 +10,15 @@ import (
 	"github.com/sluice-go/sluice/limits"
 )
 
-// near is how long a wait of a caller that asks may be to be worth an exact end.
+// near is the longest wait that a caller that asks may be to be worth an exact end.
 // Config.Fine knows only what the admitter asks for, and the caller may wait for another
-// limit, which may not make up for lateness.
+// limit, which may not catch up on lateness.
 const near = 100 * time.Millisecond
 
 // sleep is alarm.Sleep but in tests.
 var sleep = alarm.Sleep
 
-// A Message to the goroutine of a waiter says that it was granted, at which instant and with
+// A Message to the goroutine of a waiter says that it was admitted, at which instant and with
 // which receipt, or is one of these. It has two words and no pointer: so a channel for it takes
 // as much memory as for one word.
 type Message struct {
@@ -75,7 +75,7 @@ func heard(wake <-chan Message) Message {
 //	unlocked  sleep, until then, a message, or the end of the context
 //	locked    hand over to all whose turn it is; give up if that is due
 func (q *Queue) wait(ctx context.Context, w *Waiter, m Message) (g Grant, err error) {
-	wake, done := w.wake, w.done // w is not to be touched once it was granted
+	wake, done := w.wake, w.done // w is not to be touched once it was admitted
 	var timer *time.Timer
 	defer func() {
 		if timer != nil {
@@ -126,7 +126,7 @@ func (q *Queue) wait(ctx context.Context, w *Waiter, m Message) (g Grant, err er
 }
 
 // askInTurn asks on behalf of w, which has heard m, if it is at the head and must, until it may sleep
-// or its wait is over. It returns what w has heard since.
+// or its wait has ended. It returns what w has heard since.
 func (q *Queue) askInTurn(w *Waiter, wake <-chan Message, m Message) (_ Message, next step, err error) {
 	for {
 		if m == Look {
@@ -194,7 +194,7 @@ func (q *Queue) hurry(now time.Duration, w *Waiter) {
 }
 
 // ringFor makes the clock ring for w, the driver, which need not look before due, or
-// reports false if w must have a timer of its own: for an exact wake-up or one that is far
+// reports false if w must have its own timer: for an exact wake-up or one that is far
 // away, in a testing/synctest bubble, or because the end of its wait is another instant.
 func (q *Queue) ringFor(w *Waiter, now, due time.Duration) bool {
 	if !q.fine || now < 0 || due-now > near || q.cfg.Hold == nil ||
@@ -210,7 +210,7 @@ func (q *Queue) ringFor(w *Waiter, now, due time.Duration) bool {
 	return true
 }
 
-// hold returns how long after due the driver sleeps, see Config.Hold.
+// hold returns the time after due for which the driver sleeps, see Config.Hold.
 func (q *Queue) hold() time.Duration {
 	if !q.fine || q.cfg.Hold == nil {
 		return 0
@@ -222,7 +222,7 @@ func (q *Queue) hold() time.Duration {
 func (q *Queue) sleepFor(d time.Duration, fine bool, wake <-chan Message, done <-chan struct{}, timer **time.Timer) (m Message, cancelled bool) {
 	if fine && d <= alarm.Reach && !bubbled() && sleep(d) {
 		// A change meanwhile does not wake it. If it asks, it sees the change when it
-		// wakes, and counts as that late (rare.since); others are granted by the change.
+		// wakes, and counts as that late (rare.since); others are admitted by the change.
 		//
 		// For slots that are close together it may sleep here once for each, and come
 		// to the select below only after the last.
@@ -246,7 +246,7 @@ func (q *Queue) sleepFor(d time.Duration, fine bool, wake <-chan Message, done <
 	}
 }
 
-// awoken is what w does after a sleep that ended with m: it lets all leave whose turn
+// awoken is what w does after a sleep that ended with m: it lets all start whose turn
 // it is, or leaves the queue itself. It returns what w has heard meanwhile.
 func (q *Queue) awoken(w *Waiter, wake <-chan Message, m Message, cancelled bool) Message {
 	if m == Look {
@@ -272,14 +272,14 @@ func (q *Queue) awoken(w *Waiter, wake <-chan Message, m Message, cancelled bool
 	if m = heard(wake); m != Look || w.settled() {
 		return m
 	}
-	asks := w.asks() && w == q.front // and gives up by itself
+	asks := w.asks() && w == q.front // and gives up on its own
 	if !q.cfg.Exact && !asks && now >= w.maxAt() {
 		q.drop(now, w, q.blame(now, 0, w, limits.ErrTimeout))
 	}
 	return Look
 }
 
-// noteEmptied notes that the driver, which was held, has let all leave at now, and more
+// noteEmptied notes that the driver, which was held, has let all start at now, and more
 // could. Then a caller that comes soon, as those do that have just left, is late by our
 // fault: no caller was there to leave until its goroutine was awake.
 func (q *Queue) noteEmptied(now time.Duration) {
@@ -289,7 +289,7 @@ func (q *Queue) noteEmptied(now time.Duration) {
 }
 
 // dueNow returns since when a caller that comes at now to an empty queue could have left,
-// as far as it was not late by itself.
+// as far as it was not late on its own.
 func (q *Queue) dueNow(now time.Duration) (due time.Duration) {
 	due = now
 	if q.emptied > 0 {

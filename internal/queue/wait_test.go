@@ -46,7 +46,7 @@ func TestQueue_Acquire_CancelDriverOfManyNearSlots(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	time.AfterFunc(20*time.Millisecond, cancel)
-	// Its turn comes after 3 s, so if it was not cancelled it would succeed then.
+	// Its turn comes after 3 s, so if it was not canceled it would succeed then.
 	if _, _, err := q.Acquire(ctx, Request{N: 1, Max: Forever}); !errors.Is(err, context.Canceled) {
 		t.Errorf("%v", err)
 	}
@@ -80,7 +80,7 @@ func TestQueue_InABubble_MadeInside(t *testing.T) {
 	})
 }
 
-// slots is an admitter with one slot each interval, from 0 on, whose lateness is made up for.
+// slots is an admitter with one slot each interval, from 0 on, whose lateness is caught up.
 type slots struct{ interval, next time.Duration }
 
 func (r *slots) Admit(now, _ time.Duration, n int64) time.Duration {
@@ -125,7 +125,7 @@ func leave(q *Queue, r Request, after ...time.Duration) (left []time.Duration) {
 	return left
 }
 
-// All whose slots come while the driver is held leave when it wakes. A caller that comes
+// All whose slots come while the driver is held start when it wakes. A caller that comes
 // meanwhile does not wake them, and leaves with them. Nothing is lost.
 func TestQueue_Hold_LeaveTogether(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -241,7 +241,7 @@ func TestQueue_Hold_AChangeIsNotHeld(t *testing.T) {
 	})
 }
 
-// A caller that asks is held if it waits for the rate of its own queue, which makes up for
+// A caller that asks is held if it waits for the rate of its own queue, which catches up on
 // it, and not if it waits for another limit, which does not.
 func TestQueue_Hold_OfACallerThatAsks(t *testing.T) {
 	for paced, want := range map[bool]time.Duration{true: 2 * ms, false: ms} {
@@ -280,7 +280,7 @@ func (r *witness) Admit(now, due time.Duration, n int64) time.Duration {
 }
 
 // If more could have left when the driver woke, the first of those that come soon after is
-// as late as they were. Others are late by themselves.
+// as late as they were. Others are late on their own.
 func TestQueue_Hold_NoCallerLeftToLeave(t *testing.T) {
 	for after, want := range map[time.Duration]time.Duration{3 * ms / 10: ms, ms: 2 * ms} {
 		synctest.Test(t, func(t *testing.T) {
@@ -334,14 +334,14 @@ func TestQueue_Hold_NoCallerLeftToLeave(t *testing.T) {
 
 // # Deadlines behind a driver that is held
 
-// A heldLine is a queue with a slot each 5 ms from 5 ms on, whose driver may be held for
+// A heldLine is a queue with a slot every 5 ms from 5 ms on, whose driver may be held for
 // 20 ms, and a log of how its callers end.
 type heldLine struct {
 	*Queue
 	*synclog.Log
 }
 
-// eachClock runs f with drivers that have timers of their own, and with ones that share the
+// eachClock runs f with drivers that have their own timers, and with ones that share the
 // clock.
 func eachClock(t *testing.T, f func(t *testing.T, l heldLine)) {
 	for name, least := range map[string]int{"own timers": 1000, "clock": 0} {
@@ -425,7 +425,7 @@ func TestQueue_Hold_ALateDeadlineBehind(t *testing.T) {
 	})
 }
 
-// A deadline that is no more, because its caller has cancelled, changes nothing either.
+// A deadline that is no more, because its caller has canceled, changes nothing either.
 func TestQueue_Hold_ACancelledDeadlineBehind(t *testing.T) {
 	eachClock(t, func(t *testing.T, l heldLine) {
 		l.acquire(0, bg, Request{})
@@ -440,7 +440,7 @@ func TestQueue_Hold_ACancelledDeadlineBehind(t *testing.T) {
 	})
 }
 
-// If the driver cancels, the next one is woken for the deadline behind it, too.
+// If the driver cancels, the next one is woken for the deadline behind it as well.
 func TestQueue_Hold_TheDriverCancels(t *testing.T) {
 	eachClock(t, func(t *testing.T, l heldLine) {
 		ctx, cancel := context.WithCancel(bg)
@@ -600,7 +600,7 @@ func TestClock_OnlyIfManyAsk(t *testing.T) {
 	})
 }
 
-// What has no part in an ordinary slot has a timer of its own.
+// What has no part in an ordinary slot has its own timer.
 func TestClock_NotFor(t *testing.T) {
 	for name, f := range map[string]func(q *Queue, r *Request){
 		"a bubble":         func(q *Queue, _ *Request) { q.fine = false },
@@ -683,7 +683,7 @@ func TestClock_OtherThanExpected(t *testing.T) {
 						t.Errorf("left at %v, want %v", got, want)
 					}
 				})
-				time.Sleep(50 * ms) // also for those that wait beside
+				time.Sleep(50 * ms) // also for those that wait next to
 			})
 		})
 	}

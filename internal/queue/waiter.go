@@ -28,7 +28,7 @@ type Waiter struct {
 	rare *rare           // what few have, or nil
 
 	// until is until when the goroutine sleeps unless it gets a message: an instant, Forever,
-	// or awake. If the entry asks, that is when to ask again. Once the entry is granted, nothing
+	// or awake. If the entry asks, that is when to ask again. Once the entry is admitted, nothing
 	// sleeps for it, and until is when that was.
 	until time.Duration
 	came  time.Duration // when it was made for its caller; 0 in a queue that is untimed
@@ -44,7 +44,7 @@ type Waiter struct {
 // has failed.
 type rare struct {
 	patience time.Duration
-	maxAt    time.Duration // when the longest wait the caller allows is over
+	maxAt    time.Duration // when the longest wait the caller allows has ended
 	ctxAt    time.Duration // when its context will be done, as far as announced
 	err      error
 
@@ -57,13 +57,13 @@ type rare struct {
 	paced     bool               // see Wait
 	since     time.Duration      // when it came, got to the head or was woken to ask; Forever: not since it asked
 	due       time.Duration      // when it is to ask again, or was to when it asked
-	by        *Bell              // of what refused it when it asked, or nil
+	by        *Bell              // of what rejected it when it asked, or nil
 	grant     Grant              // what it was given; it may have failed while it asked
 	bells     []hung             // the bells it is registered at
 	below     *Queue             // at the head of which it waits, or nil
 
 	refused int           // see Request.Refused
-	left    time.Duration // when it left first, if it was refused
+	left    time.Duration // when it was first sent, if it was rejected
 }
 
 // A hung is a bell at which an entry is registered.
@@ -79,7 +79,7 @@ const (
 	waiting state = iota // in the list
 	granted              // left
 	failed               // removed, err says why
-	dropped              // removed because its context was done, or it was cancelled with no goroutine
+	dropped              // removed because its context was done, or it was canceled with no goroutine
 )
 
 // awake, as an instant until which a goroutine sleeps, says that it does not: it will look
@@ -105,7 +105,7 @@ func (w *Waiter) more() *rare {
 
 func (w *Waiter) asks() bool { return w.rare != nil && w.rare.ask != nil }
 
-// maxAt returns when the longest wait the caller allows is over, or Forever.
+// maxAt returns when the longest wait the caller allows has ended, or Forever.
 func (w *Waiter) maxAt() time.Duration {
 	if w.rare == nil {
 		return Forever
@@ -135,7 +135,7 @@ func isDone(done <-chan struct{}) bool {
 	}
 }
 
-// settled reports whether the wait is over.
+// settled reports whether the wait has ended.
 func (w *Waiter) settled() bool { return w.state != waiting }
 
 // result returns the outcome of a settled waiter. It calls a method of ctx, so the
@@ -151,7 +151,7 @@ func (w *Waiter) result(ctx context.Context) error {
 }
 
 // tooLong returns an error if w cannot wait for need from now on. Leaving
-// exactly when the longest allowed wait is over is in time; leaving exactly at
+// exactly when the longest allowed wait ends is in time; leaving exactly at
 // the deadline of a context is not, for then it is done.
 func (q *Queue) tooLong(w *Waiter, now, need time.Duration) error {
 	if need == 0 || w.rare == nil {
@@ -169,7 +169,7 @@ func (q *Queue) tooLong(w *Waiter, now, need time.Duration) error {
 	return nil
 }
 
-// maxSpare bounds how many waiters are kept for later.
+// maxSpare limits the number of waiters that are kept for later.
 const maxSpare = 256
 
 // attended returns an entry for n with a goroutine, whose context has the
@@ -195,7 +195,7 @@ func (q *Queue) attended(now time.Duration, n int64, done <-chan struct{}) *Wait
 	return w
 }
 
-// recycle takes back w, which was granted or was never in the queue. Its goroutine
+// recycle takes back w, which was admitted or was never in the queue. Its goroutine
 // may not have got the message yet: w can be used again when that is out of the
 // channel. Those that failed are few, and left to the collector.
 func (q *Queue) recycle(w *Waiter) {

@@ -44,7 +44,7 @@ func (r *rooms) release(n int64) {
 	r.Unlock()
 }
 
-// herd lets n callers wait at once, and go.
+// herd lets n callers wait at the same time, and go.
 func (r *rooms) herd(t *testing.T, n int) {
 	t.Helper()
 	var callers sync.WaitGroup
@@ -112,7 +112,7 @@ func TestSpares_HerdIsGivenBack(t *testing.T) {
 	}
 }
 
-// A caller that is refused before it waits, or only tries, keeps the waiter for others.
+// A caller that is rejected before it waits, or only tries, keeps the waiter for others.
 func TestSpares_RefusedCallersUseUpNone(t *testing.T) {
 	r := newRooms(0, Config{MaxWaiting: 1})
 	r.herd(t, 1)

@@ -1,7 +1,7 @@
 // Package sat is arithmetic on durations that stops at the end of the range
 // instead of wrapping around it.
 //
-// A limiter adds caller-supplied numbers to instants. Wrapped around, a wait of 300
+// A limiter adds caller-supplied numbers to times. Wrapped around, a wait of 300
 // years would become a permit now; saturated, it stays a wait.
 package sat
 

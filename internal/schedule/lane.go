@@ -12,8 +12,8 @@ import (
 // # How is a slot taken without the lock?
 //
 // While no call waits, the state of an evenly spaced limiter is one instant: when
-// the next call may leave. A call that comes later than that leaves, and moves the
-// instant to an interval after now; a call that comes earlier is refused or must
+// the next call may start. A call that comes later than that leaves, and moves the
+// instant to an interval after now; a call that comes earlier is rejected or must
 // wait. That is one reading of the clock and one compare-and-swap. A call that loses
 // the swap backs off, see package contend, and in the end takes the lock.
 //
@@ -25,9 +25,9 @@ import (
 //	next ≥ 0        open: no call waits; it is what the schedule would say
 //	next = closed   the schedule has the state; take the lock
 //
-// The lowest bit of the word says whether calls have passed since it was opened:
-// with no interval, as of a gate without a rate, a call may leave the instant as it
-// was, and the schedule must learn of it all the same.
+// The lowest bit of the word says whether calls have passed since it was opened: with no
+// interval, as of a gate without a rate, a call may leave the instant as it was, and the
+// schedule must learn of it all the same.
 //
 // The invariant: at each instant either the lane is closed or the schedule is not
 // used. Closing is a swap, so a call that has read the open instant fails to change
@@ -100,7 +100,7 @@ const (
 // lose. So it is read before the word. A call that then leaves has a clock no older
 // than any that left before, because the word is never before their instants. But a
 // call that was delayed in between may seem early for a slot that has come long ago, so
-// it reads the clock once more. That would make refusals cost half as much again; so
+// it reads the clock once more. That would make rejections cost half as much again; so
 // while calls are early, and there is nothing to swap, the clock is read after the
 // word. The price: a call that finds the lane closed while none is early has read the
 // clock in vain.
@@ -150,14 +150,14 @@ func (s *Slots) Take(next Word, now time.Duration) bool {
 	return s.next.CompareAndSwap(int64(next), int64(now+s.interval)<<1|int64(passed))
 }
 
-// Close closes the lane. It returns when the next call may leave and whether calls
+// Close closes the lane. It returns when the next call may start and whether calls
 // have passed since Open. The lock must be held, as for Open.
 func (l *Lane) Close() (next time.Duration, used bool) {
 	w := Word(l.slots.Load().next.Swap(int64(closed)))
 	return w.instant(), w&passed != 0
 }
 
-// Open opens the lane: the next call may leave at next, and others interval apart.
+// Open opens the lane: the next call may start at next, and others interval apart.
 // places is another number that is fixed for as long as the interval is. It reports
 // false if that is too far away for a lane.
 func (l *Lane) Open(next, interval time.Duration, places int64) bool {
@@ -173,19 +173,19 @@ func (l *Lane) Open(next, interval time.Duration, places int64) bool {
 	return true
 }
 
-// # How is a slot given back after others have left?
+// # How is a slot returned after others have started?
 //
-// A call that took a slot and cannot use it after all, because of another schedule, gives it
-// back a moment later. If it is the last call, the next one may leave in its place. If others
-// have left since, they may have waited for it. With T = 10 ms, a call that took the slot at
-// 0, and others that came at 1 and 2 ms:
+// A call that took a slot and cannot use it after all, because of another schedule, returns it a
+// moment later. If it is the last call, the next one may start in its place. If others have started
+// since, they may have waited for it. With T = 10 ms, a call that took the slot at 0, and others
+// that came at 1 and 2 ms:
 //
 //	slots       0   10   20   30
 //	taken by    –    b    c
 //
 // Without it b and c would have been charged at 0 and 10, and the next slot would be 20. So
 // that is what GiveBack does: it charges b and c an interval earlier, as if we had woken them
-// that late. It gives back no more than the catch-up allows after the lateness that they had
+// that late. It returns no more than the catch-up allows after the lateness that they had
 // already, so the bound of the package holds. What follows is made up for at twice the rate,
 // like any lateness.
 //
@@ -193,13 +193,13 @@ func (l *Lane) Open(next, interval time.Duration, places int64) bool {
 // used in time, and is lost. So is one that comes back much later than the catch-up allows.
 
 // A streak is the calls that were charged T apart, up to the last one, in two parts. When the
-// second has lasted for the catch-up, the first is forgotten.
+// second has lasted for the catch-up, the first is discarded.
 type streak struct {
 	from, middle time.Duration // when the first call of each part was charged
 	late, later  time.Duration // how late a call of each part left, at most
 }
 
-// follow notes a call that leaves at now and is charged at charged. Without a gap, that is tat.
+// follow notes a call that starts at now and is charged at charged. Without a gap, that is tat.
 func (s *streak) follow(now, charged, tat, catchUp time.Duration) {
 	switch {
 	case charged > tat:
@@ -210,7 +210,7 @@ func (s *streak) follow(now, charged, tat, catchUp time.Duration) {
 	s.later = max(s.later, now-charged)
 }
 
-// GiveBack gives back the slot of a call of cost 1 that was charged at the instant at, when
+// GiveBack returns the slot of a call of cost 1 that was charged at the instant at, when
 // T was t, and has not left. There must have been no burst and no warm-up.
 func (s *Schedule) GiveBack(at, t time.Duration) {
 	switch {

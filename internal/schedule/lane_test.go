@@ -271,8 +271,8 @@ func TestSlots_Take_Once(t *testing.T) {
 	})
 }
 
-// Those who look at once read their clocks in one order and the word in another.
-// Without an interval everybody may leave all the same.
+// Those who look at the same time read their clocks in one order and the word in another.
+// Without an interval everybody may start all the same.
 func TestSlots_Look_OldClock(t *testing.T) {
 	var l Lane
 	l.Init()
@@ -295,14 +295,14 @@ func TestSlots_Look_OldClock(t *testing.T) {
 	callers.Wait()
 }
 
-// A slot that is given back after others have left.
+// A slot that is returned after others have started.
 func TestSchedule_GiveBack(t *testing.T) {
 	const ms = time.Millisecond
 	type call struct{ now, due time.Duration }
 	for _, test := range []struct {
 		name    string
 		catchUp time.Duration
-		calls   []call        // after one at 0, which gives back
+		calls   []call        // after one at 0, which returns
 		slot    time.Duration // that is left behind
 	}{
 		{"nobody came", 50 * ms, nil, 0},
@@ -329,15 +329,15 @@ func TestSchedule_GiveBack(t *testing.T) {
 	}
 }
 
-// Calls always wait, some are woken late, and some give their slots back, soon or after others
-// have left. In the end as many have left as if those had never come, and in no window more
-// than the bound of the package comment allows.
+// Calls always wait, some are woken late, and some give their slots back, soon or after others have
+// started. In the end as many have left as if those had never come, and in no window more than the
+// bound of the package comment allows.
 func TestSchedule_GiveBack_LosesNothing(t *testing.T) {
 	const interval, catchUp, n = 10 * time.Millisecond, 300 * time.Millisecond, 400
 	for seed := range uint64(300) {
 		r := rand.New(rand.NewPCG(seed, 2))
 		s := mustNew(t, Config{Rate: limits.Rate{Count: 1, Per: interval}, CatchUp: catchUp})
-		var left, owed []time.Duration // when calls left; what is to be given back
+		var left, owed []time.Duration // when calls left; what is to be returned
 		giveBack := func() {
 			s.GiveBack(owed[0], interval)
 			owed = owed[1:]

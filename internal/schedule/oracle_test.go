@@ -115,7 +115,7 @@ func (g *guavaTrace) replay() (close int, err error) {
 }
 
 // setRateAsGuava keeps what is owed, and what is stored of a burst, as a time: the next
-// call leaves when it would have left without the change.
+// call starts when it would have left without the change.
 func (s *Schedule) setRateAsGuava(now time.Duration, rate limits.Rate) error {
 	tat, _ := s.lifted()
 	tau := s.tau

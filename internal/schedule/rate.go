@@ -63,10 +63,10 @@ func (s *Schedule) noteInterval() {
 // SetRate changes the rate and its burst at now; the zero Rate is no limit. On
 // error nothing changes.
 //
-// What is owed is re-priced: the next slot is where it would be if the last call
-// had left under the new rate, never before now. What is stored stays that many
-// calls, but no more than the new burst allows. A larger burst stores nothing by
-// itself: it fills from now on.
+// What is owed is re-priced: the next slot is where it would be if the last call had
+// started under the new rate, never before now. What is stored stays that many calls, but
+// no more than the new burst allows. A larger burst stores nothing on its own: it fills
+// from now on.
 //
 //	T = 100 ms, idle, B = 3: two calls are stored beside the one that may leave now
 //	SetRate to B = 2         one is
@@ -102,14 +102,14 @@ func (s *Schedule) SetRate(now time.Duration, rate limits.Rate) error {
 }
 
 // restore describes what is stored at now of a burst as what a call of cost 0
-// would leave behind now, so that it can be re-priced by itself.
+// would leave behind now, so that it can be re-priced on its own.
 func (s *Schedule) restore(now time.Duration) {
 	tat, rem := s.lifted()
 	s.last, s.lastRem, s.debt, s.lastN = now, 0, max(0, tat-now), 0
 	if rem > 0 && tat >= now {
 		s.debt++
 	}
-	s.pause = noPause // it is over, and in debt by now
+	s.pause = noPause // it has ended, and in debt by now
 }
 
 // noPause is the end of a pause that leaves no trace.

@@ -1,27 +1,27 @@
-// Package schedule computes slots: the instants at which evenly spaced calls
-// may leave. It holds no lock, reads no clock and starts nothing.
+// Package schedule computes slots: the times at which evenly spaced calls may start. It holds no
+// lock, reads no clock and starts nothing.
 //
 // # How are calls spaced, and what has to be remembered?
 //
-// The simplest pacer remembers when the last call left and lets the next go T
+// The simplest pacer remembers when the last call started and lets the next go T
 // later, T being the interval: period ÷ count. It has three flaws.
 //
 // It loses time. A call that is woken 1 ms after its slot pushes all later
 // ones back by 1 ms; at 5,000/s, where T is 0.2 ms, four calls in five never
-// happen. So the slot counts, not the departure, and one instant is remembered
+// happen. So the slot counts, not the departure, and one time is remembered
 // instead: the theoretical arrival time, TAT, at which the next call would
 // come if all were exactly T apart.
 //
 //	slot := max(now, TAT − τ)
 //	TAT  := max(now, TAT) + n·T
 //
-// It cannot make up for idleness, which some APIs allow. That is the tolerance
+// It cannot catch up on idleness, which some APIs allow. That is the tolerance
 // τ by which a call may come before its TAT. With B, the burst, calls may go
 // together from idle, the first one included:
 //
 //	B = 1 + τ/T        τ = (B − 1)·T
 //
-// With T = 100 ms and B = 3 (τ = 200 ms), long idle, five callers at once:
+// With T = 100 ms and B = 3 (τ = 200 ms), long idle, five callers together:
 //
 //	call      1     2     3     4     5
 //	TAT       0   100   200   300   400   before it
@@ -40,33 +40,31 @@
 //
 // # What if a caller is late?
 //
-// If the caller itself is late, the time is lost: an interval not used is not
-// saved up beyond τ. If this package woke it late, by at most the catch-up C,
-// its call is charged at its slot all the same, and those after it follow at
-// the old slots, closer together until the delay is made up. What exceeds C is
-// forfeit. A caller that comes back after such a call finds TAT behind now; it
-// is charged at TAT as long as the lag is no more than what remains of the
-// lateness (credit). If the lag is more, the excess is the caller's own
-// lateness, and lost; if the excess is more than what remains, all is. So every call is charged at an
-// instant v with now − C ≤ v ≤ now, and the v are T apart but for the burst.
-// Hence the bound
+// If the caller itself is late, the time is lost: an interval not used is not saved up beyond τ. If
+// this package woke it late, by at most the catch-up C, its call is charged at its slot all the
+// same, and those after it follow at the old slots, closer together until the delay is made up.
+// What exceeds C is forfeit. A caller that comes back after such a call finds TAT behind now; it is
+// charged at TAT as long as the lag is no more than what remains of the lateness (credit). If the
+// lag is more, the excess is the caller's own lateness, and lost; if the excess is more than what
+// remains, all is. So every call is charged at a time v with now − C ≤ v ≤ now, and the v are T
+// apart but for the burst. Hence the bound
 //
 //	permits in any window W  ≤  B + (W + C)/T + n_max − 1
 //
-// where n_max is the largest cost and T the smallest interval in force.
+// where n_max is the largest cost and T the smallest current interval.
 //
-// C is 50 ms by default, because machines stall for that long. At 1,000/s 50 calls
-// that leave together would be a burst that no server expects. So only a lateness of
-// the grain R, at least 1 ms, is made up for at once. The rest is made up for at
-// twice the rate: while there is credit, calls also follow a second schedule, repay, whose
-// interval is T/2 and which tolerates R + τ. With T = 1 ms, woken 4 ms late:
+// C is 50 ms by default, because machines stall for that long. At 1,000/s 50 calls that start
+// together would be a burst that no server expects. So only a lateness of the grain R, at least 1
+// ms, is caught up immediately. The rest is caught up at twice the rate: while there is credit,
+// calls also follow a second schedule, repay, whose interval is T/2 and which tolerates R + τ. With
+// T = 1 ms, woken 4 ms late:
 //
 //	slot       1   2   3   4   5   6   7   8   9 …
 //	leaves at  5   5   5   5½  6   6½  7   8   9 …
 //
 // Source of the algorithm: the generic cell rate algorithm in its virtual
 // scheduling form (ITU-T Recommendation I.371, as secondary literature gives
-// it), used to delay instead of to refuse; paying afterwards as in Guava's
+// it), used to delay instead of to reject; paying afterwards as in Guava's
 // SmoothRateLimiter.
 package schedule
 
@@ -86,16 +84,16 @@ type Config struct {
 	WarmUp  time.Duration // W, see warmUp; 0 for none
 }
 
-// DefaultCatchUp is how much of our lateness is made up for by default: virtual
+// DefaultCatchUp is the amount of our lateness that is caught up by default: virtual
 // machines stall for up to 40 ms now and then.
 const DefaultCatchUp = 50 * time.Millisecond
 
-// DefaultGrain is how late a call may be woken by default, and how much lateness is at
-// least made up for at once: about as much as a Go timer may be late on Linux.
+// DefaultGrain is the time by which a call may be woken late by default, and the lateness that is
+// always caught up immediately: about as much as a Go timer may be late on Linux.
 const DefaultGrain = time.Millisecond
 
 // A Schedule is the state: what is allowed, and when the next call comes. All
-// instants are durations since its beginning, at which nothing is stored.
+// times are durations since its beginning, at which nothing is stored.
 type Schedule struct {
 	rate    limits.Rate
 	tau     time.Duration
@@ -150,16 +148,16 @@ func New(cfg Config) (*Schedule, error) {
 }
 
 // Fine reports whether calls are to be woken more exactly than by a timer, which may be
-// 1 ms late: because of the grain, or because that much could not be made up for. It is
+// 1 ms late: because of the grain, or because that much could not be caught up. It is
 // worth while if calls are close together.
 func (s *Schedule) Fine() bool {
 	exact := s.grain < DefaultGrain || s.catchUp < 2*DefaultGrain
 	return exact && s.interval > 0 && s.interval <= 100*time.Millisecond
 }
 
-// Hold returns how long after its slot a call is to be woken, so that those whose slots
+// Hold returns the time after its slot at which a call is to be woken, so that those whose slots
 // come until then leave with it. It is part of the grain, and no more than half of what can
-// be made up for.
+// be caught up.
 func (s *Schedule) Hold() time.Duration {
 	if s.interval == 0 {
 		return 0
@@ -167,7 +165,7 @@ func (s *Schedule) Hold() time.Duration {
 	return max(0, min(s.grain, s.catchUp/2)-s.interval)
 }
 
-// CatchUp returns how much of our lateness is made up for.
+// CatchUp returns the amount of our lateness that is caught up.
 func (s *Schedule) CatchUp() time.Duration { return s.catchUp }
 
 // Unit returns by how many nanoseconds, but for rounding, Wait grows at most with each unit of
@@ -182,7 +180,7 @@ func (s *Schedule) Unit() float64 {
 // Paused returns the end of the last pause, which may be over.
 func (s *Schedule) Paused() time.Duration { return s.pause }
 
-// Slot returns the earliest instant for the next call. It may lie in the past;
+// Slot returns the earliest time for the next call. It may lie in the past;
 // sat.Max is never.
 func (s *Schedule) Slot() time.Duration {
 	tat, _ := s.lifted()
@@ -192,7 +190,7 @@ func (s *Schedule) Slot() time.Duration {
 	return max(tat-s.tau, s.repaid())
 }
 
-// Wait returns how long from now on a call would wait that has ahead others
+// Wait returns the time from now that a call would wait that has ahead others
 // before it, ahead being the sum of their costs, if those leave as soon as
 // they may; sat.Max is never.
 func (s *Schedule) Wait(now time.Duration, ahead int64) time.Duration {
@@ -210,7 +208,7 @@ func (s *Schedule) Wait(now time.Duration, ahead int64) time.Duration {
 	case half == 0:
 	case s.tau == 0:
 		repaid = sat.Add(from, half)
-	case from > tat: // only until nothing is left to make up for: then a burst may follow
+	case from > tat: // only until nothing is left to catch up on: then a burst may follow
 		t := s.interval
 		repaid = sat.Add(from, min(half, s.halves(1+int64((from-tat-1)/(t-t/2+1)))))
 	}
@@ -221,7 +219,7 @@ func (s *Schedule) Wait(now time.Duration, ahead int64) time.Duration {
 	return max(0, max(tat-s.tau, repaid)-now)
 }
 
-// until returns how long it is from now until slot, which sat.Max never comes.
+// until returns the time from now until slot, which sat.Max never comes.
 func until(now, slot time.Duration) time.Duration {
 	if slot == sat.Max {
 		return sat.Max
@@ -229,8 +227,7 @@ func until(now, slot time.Duration) time.Duration {
 	return max(0, slot-now)
 }
 
-// repaid returns the earliest instant for the next call as far as it is for making up
-// for lateness.
+// repaid returns the earliest time for the next call as far as it is for catching up on lateness.
 func (s *Schedule) repaid() time.Duration {
 	if s.credit == 0 {
 		return noPause
@@ -238,7 +235,7 @@ func (s *Schedule) repaid() time.Duration {
 	return sat.Add(s.repay, s.halves(s.lastN))
 }
 
-// tolerated returns how far behind now repay may be.
+// tolerated returns the distance by which repay may be behind now.
 func (s *Schedule) tolerated(now time.Duration) time.Duration {
 	return now - max(s.grain, DefaultGrain) - s.tau
 }
@@ -253,10 +250,10 @@ func (s *Schedule) halves(n int64) time.Duration {
 	return time.Duration(d)
 }
 
-// charge returns when a call that leaves at now is charged: at TAT, or later if our
-// lateness does not explain how long ago that was. If late, we woke it too late just
-// now; then it is charged as much before now as that explains. Otherwise the caller is
-// late by the rest, which it loses; if that is more than what remains, it was away, and
+// charge returns when a call that starts at now is charged: at TAT, or later if our
+// lateness does not explain how long ago that was. If late, we woke it too late just now;
+// then it is charged as much before now as that explains. Otherwise the caller is late by
+// the rest, which it loses; if that is more than what remains, the caller was away, and
 // nothing remains.
 func (s *Schedule) charge(now time.Duration, late bool) (tat time.Duration, rem int64) {
 	tat, rem = s.lifted()
@@ -270,7 +267,7 @@ func (s *Schedule) charge(now time.Duration, late bool) (tat time.Duration, rem 
 }
 
 // Admit lets n leave at now and returns 0 if the slot has come. Otherwise it
-// changes nothing and returns how long until it comes. due ≤ now is when the
+// changes nothing and returns the time until it comes. due ≤ now is when the
 // caller was to be woken; now − due is our lateness.
 func (s *Schedule) Admit(now, due time.Duration, n int64) time.Duration {
 	late := due < now
@@ -290,8 +287,9 @@ func (s *Schedule) Admit(now, due time.Duration, n int64) time.Duration {
 	if late {
 		ideal := max(due, slot) // when it would have left
 		if tat, _ := s.lifted(); ideal-tat <= s.credit {
-			// Then it would have been charged at TAT, for what is left of an earlier lateness. To count
-			// only the new one forgot that: calls admitted some µs after they came made up for T at most.
+			// Then it would have been charged at TAT, for what is left of an earlier lateness. To
+			// count only the new one forgot that: calls admitted some µs after they came caught up
+			// on T at most.
 			ideal = tat
 		}
 		s.credit = min(s.catchUp, now-ideal)
@@ -323,11 +321,11 @@ func (s *Schedule) Admit(now, due time.Duration, n int64) time.Duration {
 	return 0
 }
 
-// Plain returns when the next call may leave and the time from one call to the
+// Plain returns when the next call may start and the time from one call to the
 // next, if that is all there is to know: a call of cost 1 at now then leaves
 // if next ≤ now, and makes next now + interval; without a limit that is 0. It is
 // not if there is a burst or a warm-up, the interval is no whole number of
-// nanoseconds, or some of our lateness is not made up for yet.
+// nanoseconds, or some of our lateness is not caught up yet.
 func (s *Schedule) Plain() (next, interval time.Duration, ok bool) {
 	if !s.plain || s.credit != 0 {
 		return 0, 0, false
@@ -367,7 +365,7 @@ func (s *Schedule) Adjust(delta int64) {
 }
 
 // PauseUntil lets nothing leave before t. A pause is only ever prolonged. When
-// it ends nothing is stored: one call leaves at t, the next T later. So what a lateness
+// it ends nothing is stored: one call starts at t, the next T later. So what a lateness
 // from before it has left is lost, if the pause delays the next call.
 func (s *Schedule) PauseUntil(t time.Duration) {
 	s.pause = max(s.pause, t)

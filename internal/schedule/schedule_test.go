@@ -28,7 +28,7 @@ type row struct {
 	wait     time.Duration
 }
 
-// onTime is a caller who comes by itself, and is not woken by us.
+// onTime is a caller who comes on its own, and is not woken by us.
 func onTime(now time.Duration, n int64, wait time.Duration) row { return row{now, now, n, wait} }
 
 func run(t *testing.T, s *Schedule, rows ...row) {
@@ -66,21 +66,21 @@ func TestSchedule_Admit_LatenessBeyondCatchUp(t *testing.T) {
 	s = mustNew(t, tenPerSecond)
 	run(t, s,
 		onTime(0, 1, 0),
-		row{170 * ms, 100 * ms, 1, 0}, // 70 ms late, of which 50 are made up for
+		row{170 * ms, 100 * ms, 1, 0}, // 70 ms late, of which 50 are caught up
 		onTime(171*ms, 1, 49*ms),
 		row{220 * ms, 220 * ms, 1, 0},
 		onTime(221*ms, 1, 99*ms),
 	)
 }
 
-// A lateness beyond 1 ms is made up for at twice the rate: see the package comment.
+// A lateness beyond 1 ms is caught up at twice the rate: see the package comment.
 func TestSchedule_Admit_RepaysAtTwiceTheRate(t *testing.T) {
 	perMilli := limits.Rate{Count: 1, Per: ms}
 	for name, c := range map[string]struct {
 		cfg   Config
 		n     int64
 		first row
-		want  []time.Duration // when the next calls leave, in half milliseconds
+		want  []time.Duration // when the next calls start, in half milliseconds
 	}{
 		"4 ms late":          {Config{Rate: perMilli}, 1, row{5 * ms, ms, 1, 0}, []time.Duration{10, 10, 11, 12, 13, 14, 16, 18}},
 		"1 ms late":          {Config{Rate: perMilli}, 1, row{2 * ms, ms, 1, 0}, []time.Duration{4, 6, 8}},
@@ -111,8 +111,7 @@ func TestSchedule_Admit_RepaysAtTwiceTheRate(t *testing.T) {
 	}
 }
 
-// How exactly a call is to be woken follows from the grain, and from what could not be made
-// up for.
+// How exactly a call is to be woken follows from the grain, and from what could not be caught up.
 func TestSchedule_Fine_AndHold(t *testing.T) {
 	const us = time.Microsecond
 	every := func(t time.Duration) limits.Rate { return limits.Rate{Count: 1, Per: t} }
@@ -141,7 +140,7 @@ func TestSchedule_Fine_AndHold(t *testing.T) {
 	}
 }
 
-// A new rate while a lateness is made up for holds up no call at the old one.
+// A new rate while a lateness is caught up delays no call at the old one.
 func TestSchedule_SetRate_WhileRepaying(t *testing.T) {
 	s := mustNew(t, Config{Rate: limits.Rate{Count: 1, Per: 20 * ms}})
 	run(t, s, onTime(0, 1, 0), row{60 * ms, 20 * ms, 1, 0}, onTime(60*ms, 1, 9*ms))
@@ -151,7 +150,7 @@ func TestSchedule_SetRate_WhileRepaying(t *testing.T) {
 	run(t, s, onTime(60*ms, 1, 0), onTime(60*ms, 1, 0), onTime(60*ms, 1, ms/2))
 }
 
-// While a lateness is made up for the forecast is the true wait for calls of 1, and never
+// While a lateness is caught up the forecast is the true wait for calls of 1, and never
 // more for others, also if a burst follows.
 func TestSchedule_Wait_WhileRepaying(t *testing.T) {
 	for seed := range uint64(2000) {
@@ -181,7 +180,7 @@ func TestSchedule_Wait_WhileRepaying(t *testing.T) {
 	}
 }
 
-// A cold schedule makes up for lateness at twice its own pace, too, and not at once.
+// A cold schedule catches up on lateness at twice its own pace as well, and not all together.
 func TestSchedule_Admit_RepaysWhileCold(t *testing.T) {
 	s := mustNew(t, Config{Rate: limits.Rate{Count: 1000, Per: time.Second}, WarmUp: time.Minute})
 	run(t, s, onTime(0, 1, 0))
@@ -217,7 +216,7 @@ func TestSchedule_Admit_RepaysWhileCold(t *testing.T) {
 	}
 }
 
-// A lateness from before a pause is not made up for after it: when it ends nothing is
+// A lateness from before a pause is not caught up after it: when it ends nothing is
 // stored, whether callers wait for its end or come a little later.
 func TestSchedule_PauseUntil_LatenessBefore(t *testing.T) {
 	for _, after := range []time.Duration{0, 30 * ms} {
@@ -293,7 +292,7 @@ func TestSchedule_Admit_LatenessCountsFromTheLaterOfSlotAndAlarm(t *testing.T) {
 	)
 }
 
-// TAT comes to lie exactly at now while a burst is made up for. That is no
+// TAT comes to lie exactly at now while a burst is caught up. That is no
 // lateness: two calls more than the bound allows once left here, because 1 ms
 // of catch-up is a whole number of 50 µs.
 func TestSchedule_Admit_CatchUpEndsAtNow(t *testing.T) {
@@ -321,7 +320,7 @@ func TestSchedule_Adjust(t *testing.T) {
 			t.Errorf("after %+d the slot is at %v, want %v", c.delta, got, c.want)
 		}
 	}
-	// With a burst a refund also gives back what was not stored.
+	// With a burst a refund also returns what was not stored.
 	s = mustNew(t, Config{Rate: limits.Rate{Count: 10, Per: time.Second, Burst: 5}})
 	run(t, s, onTime(time.Second, 3, 0), onTime(time.Second, 2, 0), onTime(time.Second, 1, 100*ms))
 	s.Adjust(-4)
@@ -361,7 +360,7 @@ func TestReprice_RoundsUp(t *testing.T) {
 	}
 }
 
-// The instants at which calls of weight 1 leave after a change of the burst at 1 s.
+// The times at which calls of weight 1 leave after a change of the burst at 1 s.
 // Before, 7 calls a second apart from 0 on have used up what was stored; then the
 // schedule is idle for as long as it takes to store some.
 func TestSchedule_SetRate_Burst(t *testing.T) {
@@ -490,9 +489,9 @@ func TestSchedule_WindowBound(t *testing.T) {
 	}
 }
 
-// What is left of a lateness is not forgotten when the next call is late by a moment, too,
-// as one is that had to ask another limit first. What a caller is late by itself is never
-// made up for, also if we are late by a moment on top.
+// What is left of a lateness is not forgotten when the next call is late by a moment as well,
+// as one is that had to ask another limit first. What a caller is late on its own is never
+// caught up, also if we are late by a moment on top.
 func TestSchedule_Admit_RestOfALateness(t *testing.T) {
 	const ms = time.Millisecond
 	for _, test := range []struct {

@@ -14,7 +14,7 @@ import (
 // T while it is used; while it is not, it cools down again.
 //
 // The simplest way is a ramp over time: k·T in the first second, less in the next.
-// But calls warm a service up, and not time; if callers come seldom, the ramp is over
+// But calls warm a service up, and not time; if callers come seldom, the ramp has ended
 // before anything was called.
 //
 // Guava's way (SmoothWarmingUp) counts permits. Idleness stores permits, as for
@@ -51,7 +51,7 @@ import (
 //
 // Source: google/guava, SmoothRateLimiter.java, SmoothWarmingUp.
 
-// coldFactor is how many times as long the interval of a cold schedule is, F.
+// coldFactor is the factor by which the interval is longer in a cold schedule is, F.
 const coldFactor = 3
 
 // A warmUp is the state of the curve. Permits are counted in floating point:

@@ -40,7 +40,7 @@ func (w Wait) Cause() string {
 // day, until midnight".
 func (w Wait) Clause(now time.Time) string { return joined(w.Cause(), w.until(now)) }
 
-// Text returns Clause with how long that is: "for the limit day, until midnight (4 h 50 min)".
+// Text returns Clause with the time until then: "for the limit day, until midnight (4 h 50 min)".
 func (w Wait) Text(now time.Time) string {
 	left := w.End.Sub(now)
 	until := w.until(now)
@@ -113,7 +113,7 @@ func Calls(n int64) string {
 }
 
 // Clock returns t to the second, with its date if that is not the day of now, or "midnight" if it
-// is the next one. Midnight of UTC is named, too, for most quotas end then.
+// is the next one. Midnight of UTC is named as well, for most quotas end then.
 func Clock(t, now time.Time) string {
 	t = t.Round(time.Second)
 	now = now.In(t.Location())

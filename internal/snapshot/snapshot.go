@@ -2,8 +2,8 @@
 //
 // # How does a limit recognize what it wrote?
 //
-// A limit that takes a damaged snapshot for a good one grants what was used
-// already, or refuses for years. A checksum finds what a disk does, but not
+// A limit that takes a damaged snapshot for a good one admits what was used
+// already, or rejects for years. A checksum finds what a disk does, but not
 // what a hand does that also mends the checksum, and package encoding/json is
 // kind to such hands: a field that is missing is 0, of two the last counts, a
 // third number in an array of two is dropped, "USED" is "used", and a Decoder
@@ -13,7 +13,7 @@
 //	data is a snapshot   if and only if what was read from it, sealed again,
 //	                     gives data, spaces apart
 //
-// Numbers that can be written but not be true are for the limit to refuse, with
+// Numbers that can be written but not be true are for the limit to reject, with
 // [Impossible].
 package snapshot
 
@@ -31,10 +31,9 @@ import (
 
 const version = 1
 
-// Seal returns state, of a limit of that kind, as
-// {"version":1,"crc32":…,"<kind>":{…}}, the checksum being that of the inner
-// object without spaces. By convention instants are nanoseconds of Unix time
-// and durations nanoseconds.
+// Seal returns state, of a limit of that kind, as {"version":1,"crc32":…,"<kind>":{…}}, the
+// checksum being that of the inner object without spaces. By convention times are
+// nanoseconds of Unix time and durations nanoseconds.
 func Seal(kind string, state any) []byte {
 	inner, err := json.Marshal(state)
 	if err != nil {
@@ -79,7 +78,7 @@ func Impossible() error { return unreadable(errors.New("impossible numbers")) }
 
 func unreadable(why error) error { return fmt.Errorf("%w: %v", limits.ErrSnapshot, why) }
 
-// Age returns how long before t an instant of Unix time was; 0 if it is in the
+// Age returns the time from a time of Unix time to t; 0 if it is in the
 // future, because the clock was put back in between.
 func Age(t time.Time, at int64) time.Duration {
 	return max(0, sat.Sub(time.Duration(t.UnixNano()), time.Duration(at)))

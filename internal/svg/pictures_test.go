@@ -15,7 +15,7 @@ import (
 	"testing"
 )
 
-// Each picture of the repository is readable as it is, in both themes: its texts have a contrast
+// Each picture of the repository is readable as it is, in both themes: its strings have a contrast
 // of 4.5 to 1 with what they are written on, its marks one of 3 to 1 with the background.
 func TestPictures_Contrast(t *testing.T) {
 	var names []string
@@ -72,13 +72,13 @@ func TestFaultsOf(t *testing.T) {
 	}
 }
 
-// grounds are colours that lie behind others and need no contrast: of the background, the lines
+// grounds are colors that lie behind others and need no contrast: of the background, the lines
 // of a grid, water and pauses.
 var grounds = []string{"#FFFFFF", "#E4E4E4", "#E8E8E8", "#BFE1F6", "#FBEFD5"}
 
-// faint are colours that Okabe and Ito have chosen to be told apart by everybody. On white they
-// have less contrast than WCAG asks for, so a mark of such a colour has a label or a shape of its
-// own beside it.
+// faint are colors that Okabe and Ito have chosen to be told apart by everybody. On white they
+// have less contrast than WCAG asks for, so a mark of such a color has a label or its own
+// shape next to it.
 var faint = []string{"#56B4E9", "#E69F00", "#CC79A7"}
 
 // A shape is the box of something filled.
@@ -96,7 +96,7 @@ var (
 	step   = regexp.MustCompile(`[A-Z][^A-Z]*`) // of a path
 )
 
-// faultsOf returns what cannot be read in a picture, and how many texts it has.
+// faultsOf returns what cannot be read in a picture, and how many strings it has.
 func faultsOf(picture string) (faults []string, texts int) {
 	darks := make(map[string]string)
 	for _, m := range rule.FindAllStringSubmatch(picture, -1) {
@@ -107,7 +107,7 @@ func faultsOf(picture string) (faults []string, texts int) {
 			faults = append(faults, text)
 		}
 	}
-	// both returns a colour in each theme.
+	// both returns a color in each theme.
 	both := func(kind, light string) [2]string {
 		to := darks[kind+":"+light]
 		if to == "" {
@@ -198,7 +198,7 @@ func attribute(e xml.StartElement, name string) string {
 	return ""
 }
 
-// paintOf returns a colour of a style, or "".
+// paintOf returns a color of a style, or "".
 func paintOf(style, kind string) string {
 	for _, m := range paint.FindAllStringSubmatch(style, -1) {
 		if m[1] == kind {
@@ -255,7 +255,7 @@ func shapeOf(e xml.StartElement, style, color string) (s shape, ok bool) {
 	return s, ok
 }
 
-// blend paints one colour over another.
+// blend paints one color over another.
 func blend(under, over string, opacity float64) string {
 	text := "#"
 	for i := 1; i < 7; i += 2 {

@@ -1,5 +1,5 @@
 // Package svg finishes the pictures of this repository: a title and a description for people
-// who do not see them, and colours for dark backgrounds.
+// who do not see them, and colors for dark backgrounds.
 package svg
 
 import (
@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// dark is what each colour of the pictures becomes on a dark background. The light ones are
+// dark is what each color of the pictures becomes on a dark background. The light ones are
 // those of Okabe and Ito (Color Universal Design, 2008) and greys.
 var dark = map[string]string{
 	"#FFFFFF": "#0D1117", // the background
@@ -23,19 +23,19 @@ var dark = map[string]string{
 	"#56B4E9": "#2A78AE", // sky blue, darker than blue here
 	"#BFE1F6": "#12324A", // water
 	"#D55E00": "#F58A4B", // vermilion
-	"#A84A00": "#F58A4B", // and of texts, for which it is too bright on white
+	"#A84A00": "#F58A4B", // and of text, for which it is too bright on white
 	"#E69F00": "#E8B23A", // orange
 	"#FBEFD5": "#3A2F14", // pale orange
 	"#009E73": "#3CC79A", // green
 	"#CC79A7": "#E7A3C9", // pink
 }
 
-// paint finds the colours in the styles of elements.
+// paint finds the colors in the styles of elements.
 var paint = regexp.MustCompile(`(fill|stroke):(#[0-9A-F]{6})`)
 
 // Finish returns picture with a title and a description, which are not escaped yet, with
 // fonts that more people have, and with a style for readers who prefer dark backgrounds. The
-// colours of picture must be in style attributes, in upper case. It returns an error if one of
+// colors of picture must be in style attributes, in upper case. It returns an error if one of
 // them has no dark counterpart, or if picture is not SVG.
 func Finish(picture []byte, title, description string) ([]byte, error) {
 	// Liberation Sans has the widths of Arial and Helvetica.

@@ -77,7 +77,7 @@ func TestDark_Contrast(t *testing.T) {
 	}
 }
 
-// contrast returns the contrast of two colours as WCAG 2 defines it.
+// contrast returns the contrast of two colors as WCAG 2 defines it.
 func contrast(a, b string) float64 {
 	x, y := luminance(a), luminance(b)
 	return (max(x, y) + 0.05) / (min(x, y) + 0.05)

@@ -94,7 +94,7 @@ func TestModules_CanFail(t *testing.T) {
 	}
 }
 
-// findModules returns the folders of all modules.
+// findModules returns the directories of all modules.
 func findModules(t *testing.T, root fs.FS) (modules []string) {
 	err := fs.WalkDir(root, ".", func(name string, entry fs.DirEntry, err error) error {
 		if err == nil && path.Base(name) == "go.mod" {
@@ -147,7 +147,7 @@ func isForUsers(folder string) bool {
 	return !isInternal(folder) && !isBelow(folder, []string{"bench", "docs", "examples", "tools"})
 }
 
-// readImports returns, by folder, the folders that the code of a package, without its
+// readImports returns, by directory, the directories that the code of a package, without its
 // tests, imports.
 func readImports(t *testing.T, root fs.FS) map[string][]string {
 	imports := make(map[string][]string)
@@ -207,7 +207,7 @@ func usersOfKits(imports map[string][]string) (wrong []string) {
 	return wrong
 }
 
-// isBelow reports whether a folder is one of those or in one of them.
+// isBelow reports whether a directory is one of those or in one of them.
 func isBelow(folder string, folders []string) bool {
 	return slices.ContainsFunc(folders, func(f string) bool { return folder == f || strings.HasPrefix(folder, f+"/") })
 }

@@ -2,13 +2,13 @@
 //
 //	http.Handle("/debug/gates", live.New(live.Gates(gate)))
 //
-// or live.New(live.Transport(t)), live.Keyed(k), live.Stats(seq), or several of them. The
-// page has a row for each gate, the busiest on top: how fast calls leave and how fast they
-// may, how many wait, are in flight or are refused, how long they waited, and one sentence
-// that says why the gate is as slow as it is and what would change that. Its details are what
-// the server says remains, what the gate has learned about the limit, pauses and their reason,
-// retries, and a chart of the last minute. It is updated once a second, works without
-// JavaScript (reload it then), and loads nothing from elsewhere.
+// or live.New(live.Transport(t)), live.Keyed(k), live.Stats(seq), or several of them. The page has
+// a row for each gate, the busiest on top: the rate at which calls start and at which they may, the
+// number that wait, are in flight or are rejected, the time they waited, and one sentence that says
+// why the gate is as slow as it is and what would change that. Its details are what the server says
+// remains, what the gate has learned about the limit, pauses and their reason, retries, and a chart
+// of the last minute. It is updated once a second, works without JavaScript (reload it then), and
+// loads nothing from elsewhere.
 //
 // The page shows the names of gates and the reasons of pauses, but of an address in them only
 // host and path, and no token=… or key=…. Whoever can open it sees these: serve it where /debug/pprof would be served,
@@ -23,7 +23,7 @@
 //
 // Without viewers nothing runs. With viewers, the gates are sampled once a second
 // for all of them together, and each viewer gets at most 100 rows. A viewer that reads too
-// slowly skips samples, and no viewer holds up another, or a gate. 1,000 gates and 10 viewers
+// slowly skips samples, and no viewer delays another, or a gate. 1,000 gates and 10 viewers
 // take less than 1 % of a core: BenchmarkLive in bench. A gate takes about 3 kB until the last
 // viewer leaves; up to 20,000 gates are shown.
 package live

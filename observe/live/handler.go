@@ -22,8 +22,8 @@ type Config struct {
 	// than 100 ms is an error.
 	Every time.Duration
 
-	// MaxViewers is how many may watch at once; further ones get the status 503. 0 means
-	// 100.
+	// MaxViewers is the maximum number of simultaneous viewers; further ones get the status 503. 0
+	// means 100.
 	MaxViewers int
 
 	// Token, if set, lets those who enter it on the page pause and resume gates, and
@@ -37,7 +37,7 @@ type Config struct {
 // multiple goroutines. It needs no path of its own: whatever path it is served under, all that
 // the page loads is there, with a query.
 //
-// A program can change a gate, too, by a POST of a JSON object to the same path, with
+// A program can change a gate as well, by a POST of a JSON object to the same path, with
 // the header fields Content-Type, application/json, and Sluice-Token. name is the name that the
 // page shows:
 //

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// writeWithin is how long a viewer may take to read a message. Then it is dropped, and its
+// writeWithin is the time that a viewer may take to read a message. Then it is dropped, and its
 // page connects again if it is still there.
 const writeWithin = 10 * time.Second
 
@@ -172,7 +172,7 @@ func (h *Handler) encoded(row *history) []byte {
 
 func marshal(v any) []byte {
 	text, err := json.Marshal(v)
-	if err != nil { // impossible: finite numbers and texts
+	if err != nil { // impossible: finite numbers and strings
 		panic(err)
 	}
 	return text

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// Listen serves the page at an address of its own, for programs without an HTTP server, until
+// Listen serves the page at its own address, for programs without an HTTP server, until
 // stop is called. url is where the page is. The address is as of [net.Listen], such as
 // "localhost:8080", or "localhost:0" for a free port; without a host, as in ":8080", it is
 // localhost and not, as elsewhere, all interfaces.

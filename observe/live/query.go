@@ -9,7 +9,7 @@ import (
 	"unicode/utf8"
 )
 
-// perPage is how many gates a page shows.
+// perPage is the number of gates that a page shows.
 const perPage = 100
 
 // A query is what a viewer wants to see.
@@ -38,7 +38,7 @@ func parseQuery(v url.Values) query {
 	return q
 }
 
-// choose returns the rows of a page, and how many match altogether.
+// choose returns the rows of a page, and the total number of matches.
 func (q query) choose(s *sampler) (chosen []*history, matching int) {
 	chosen = make([]*history, 0, min(perPage, len(s.rows)))
 	for _, h := range s.sorted(q.sort) {

@@ -15,8 +15,8 @@ import (
 // counted and not shown.
 const mostGates = 20_000
 
-// window is over how long paces are averaged, at most, and waitWindow over how long waits are
-// collected, up to twice that.
+// window is the longest time over which paces are averaged, and waitWindow the time over which
+// waits are collected, up to twice that.
 const (
 	window     = 10 * time.Second
 	waitWindow = 30 * time.Second
@@ -51,7 +51,7 @@ type history struct {
 	lower  string // the name in lower case
 	gate   Gate
 	sample uint64 // the last one that it was in
-	twins  int    // how many gates of this name and key were in that
+	twins  int    // the number of gates of this name and key that were in that
 
 	points  [12]point // a ring
 	last    int       // the newest of them
@@ -97,7 +97,7 @@ func (s *sampler) take(now time.Time) {
 	s.total = s.sum()
 }
 
-// A below is what gates do that have the same parent. Their calls are calls of the parent, too,
+// A below is what gates do that have the same parent. Their calls are calls of the parent as well,
 // and the first call that waits for the parent in each of them waits in the queue of both.
 type below struct {
 	waiting int64   // for the parent, in all of them
@@ -138,7 +138,7 @@ func (s *sampler) relate() {
 	}
 }
 
-// withBelow adds to the sentence of a gate how many calls wait below it: of those its own
+// withBelow adds to the sentence of a gate the number of calls that wait below it: of those its own
 // queue has only the first of each gate.
 func (h *history) withBelow(text string) string {
 	if h.below.waiting <= h.below.first || h.gate.Pacing+h.gate.Waiting == 0 {
@@ -185,8 +185,8 @@ func nameOf(g Gate, id uint64) string {
 	return name + " " + key
 }
 
-// remade is by how many calls a gate must be behind its last sample to be another gate of that
-// name and key.
+// remade is the number of calls by which a gate must be behind its last sample to be another gate
+// of that name and key.
 const remade = 64
 
 func (h *history) record(now time.Time) {
@@ -199,7 +199,7 @@ func (h *history) record(now time.Time) {
 	if p.granted+remade < last.granted || p.refused < last.refused {
 		h.points, h.newerAt, last = [len(h.points)]point{}, time.Time{}, point{}
 	}
-	// A call may count as granted and then wait after all.
+	// A call may count as admitted and then wait after all.
 	p.granted, p.retried = max(p.granted, last.granted), max(p.retried, last.retried)
 	if h.newerAt.IsZero() {
 		h.older, h.newer, h.newerAt = s.Waits, s.Waits, now
@@ -220,9 +220,9 @@ type flow struct {
 	over                                time.Duration // how long this was; 0: nothing is known
 	arriving, leaving, refused, retried float64
 	lately                              float64         // leaving since the sample before
-	reasons                             sluice.Refusals // of the refused calls
+	reasons                             sluice.Refusals // of the rejected calls
 
-	waits    uint64 // calls that left in the last minute or so, and how long
+	waits    uint64 // calls that started in the last minute or so, and how long
 	p50, p99 time.Duration
 }
 
@@ -272,7 +272,7 @@ func (f *flow) addWaits(now, before *sluice.WaitTime) {
 	}
 }
 
-// minus returns what was refused between two states.
+// minus returns what was rejected between two states.
 func minus(a, b sluice.Refusals) sluice.Refusals {
 	since := func(a, b uint64) uint64 { return a - min(a, b) }
 	return sluice.Refusals{
@@ -282,7 +282,7 @@ func minus(a, b sluice.Refusals) sluice.Refusals {
 	}
 }
 
-// refusedFor returns the most frequent reason for which calls were refused.
+// refusedFor returns the most frequent reason for which calls were rejected.
 func (f flow) refusedFor() (reason string, most uint64) {
 	for r, n := range f.reasons.All() {
 		if n > most {
@@ -297,8 +297,8 @@ func (s *sampler) forget() {
 	s.known, s.rows, s.orders, s.at = nil, nil, nil, time.Time{}
 }
 
-// sum says what all gates do together. A call of a gate whose parent is shown, too, counts once.
-// Which refusals of a parent were of calls of its own is unknown: as few as possible are.
+// sum says what all gates do together. A call of a gate whose parent is shown as well, counts once.
+// Which rejections of a parent were of its own calls is unknown: as few as possible are.
 func (s *sampler) sum() string {
 	var queue, inFlight int64
 	var left, refused float64

@@ -69,7 +69,7 @@ func TestSampler_Flow(t *testing.T) {
 	}
 }
 
-// A gate that was forgotten and made again counts from 0: no pace is negative or huge. One
+// A gate that was discarded and made again counts from 0: no pace is negative or huge. One
 // that is a call behind is not taken for that.
 func TestSampler_MadeAgain(t *testing.T) {
 	s := sluice.Stats{Name: "g", Granted: 1000, Refused: sluice.Refusals{Busy: 5, Closed: 1}}
@@ -93,7 +93,7 @@ func TestSampler_MadeAgain(t *testing.T) {
 	}
 }
 
-// Gates of one name stay apart, and one that is gone is forgotten.
+// Gates of one name stay apart, and one that is gone is discarded.
 func TestSampler_Identity(t *testing.T) {
 	now := []sluice.Stats{{Name: "a", Granted: 100}, {Name: "a", Granted: 200}, {Name: "a", Granted: 300}, {}}
 	source := of(func() []sluice.Stats { return now })
@@ -197,7 +197,7 @@ func TestSampler_Parents(t *testing.T) {
 	}
 }
 
-// A pace keeps its unit where it changes about 1/s, and has that of the rate beside it.
+// A pace keeps its unit where it changes about 1/s, and has that of the rate next to it.
 func TestPace(t *testing.T) {
 	for _, c := range []struct {
 		perSecond float64

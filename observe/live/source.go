@@ -28,12 +28,12 @@ type Gate struct {
 }
 
 // A Control changes a gate; a *sluice.Gate is one. The page can change the rate and the calls
-// in flight, too, if the Control also has these methods of a Gate:
+// in flight as well, if the Control also has these methods of a Gate:
 //
 //	SetRate(rate sluice.Rate) error
 //	SetConcurrency(limit int64) error
 type Control interface {
-	// PauseUntil lets no call leave before t, and remembers why.
+	// PauseUntil lets no call start before t, and remembers why.
 	PauseUntil(t time.Time, why string)
 
 	// Resume ends the pause.
@@ -60,7 +60,7 @@ func Gates(gates ...*sluice.Gate) iter.Seq[Gate] {
 }
 
 // Keyed returns a sequence of all gates of a [sluice.Keyed], in no particular order. A change
-// is lost when the Keyed forgets the gate.
+// is lost when the Keyed evicts the gate.
 func Keyed[K comparable](gates *sluice.Keyed[K]) iter.Seq[Gate] {
 	return func(yield func(Gate) bool) {
 		gates.Stats(func(key K, s sluice.Stats) bool {
@@ -82,7 +82,7 @@ type keyControl[K comparable] struct {
 	key   K
 }
 
-// PauseUntil does nothing if the gate cannot be made again after it was forgotten.
+// PauseUntil does nothing if the gate cannot be made again after it was discarded.
 func (c keyControl[K]) PauseUntil(t time.Time, why string) {
 	_ = c.gates.Use(c.key, func(g *sluice.Gate) error { g.PauseUntil(t, why); return nil })
 }
@@ -100,7 +100,7 @@ func (c keyControl[K]) SetConcurrency(limit int64) error {
 }
 
 // Transport returns a sequence of all gates of a transport, in no particular order, with what
-// their servers said about their limits. A change is lost when the transport forgets the gate.
+// their servers said about their limits. A change is lost when the transport evicts the gate.
 func Transport(t *sluicehttp.Transport) iter.Seq[Gate] {
 	return func(yield func(Gate) bool) {
 		t.Stats(func(key string, s sluicehttp.Stats) bool {

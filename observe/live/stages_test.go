@@ -84,7 +84,7 @@ func (s *stage) sleep(d time.Duration) {
 	}
 }
 
-// away is a limit and a semaphore in a Redis that is away.
+// away is a limit and a semaphore in a Redis that is unavailable.
 type away struct{}
 
 var errAway = errors.New("sluiceredis: refused: the server at 10.0.0.7:6379 cannot be asked: dial tcp 10.0.0.7:6379: connection refused (redis://user:secret@10.0.0.7:6379/0)")
@@ -95,7 +95,7 @@ func (away) Acquire(context.Context, int64, time.Duration) (limits.Lease, error)
 	return nil, errAway
 }
 
-// What holds calls up is said in one sentence: with its limit, its last error, and until when. It
+// What delays calls is said in one sentence: with its limit, its last error, and until when. It
 // is the same in Stats, on the page, in the log and, as far as it concerns one call, in errors.
 func TestStages(t *testing.T) {
 	const ms = time.Millisecond

@@ -13,7 +13,7 @@ import (
 )
 
 // A view is one gate as the page shows it, with and without JavaScript. The numbers are for
-// the chart, the texts for people.
+// the chart, the strings for people.
 type view struct {
 	ID    uint64 `json:"id"`
 	Name  string `json:"name"`

@@ -15,14 +15,14 @@ type state string
 
 const (
 	idle     state = "idle"
-	flowing  state = "flowing"  // calls leave as they arrive
+	flowing  state = "flowing"  // calls start as they arrive
 	waiting  state = "waiting"  // calls wait
-	refusing state = "refusing" // calls are refused by the gate
+	refusing state = "refusing" // calls are rejected by the gate
 	paused   state = "paused"
-	failing  state = "failing" // the server refuses calls, or they fail
+	failing  state = "failing" // the server throttles calls, or they fail
 )
 
-// leastRefused is which part of the calls that are sent must be refused for that to be what
+// leastRefused is which part of the calls that are sent must be rejected for that to be what
 // the gate is doing. It does not depend on whether a call waits at the moment: of calls that
 // give up soon, one sample has some and the next has none.
 const leastRefused = 0.01
@@ -49,7 +49,7 @@ func why(s sluice.Stats, f flow, now time.Time) (state, string) {
 	return refusing, text + "."
 }
 
-// refusals say why calls are refused and what would change that, by the words of
+// refusals say why calls are rejected and what would change that, by the words of
 // [sluice.Refusals].
 var refusals = map[string]string{
 	"busy":       "TryAcquire does not wait, and there was no room; Acquire would wait",
@@ -64,7 +64,7 @@ var refusals = map[string]string{
 // hasError are the reasons of which Stats.LastError says more.
 var hasError = map[string]bool{"deadline": true, "too_large": true, "other": true}
 
-// held is why without what is refused, and without the period.
+// held is why without what is rejected, and without the period.
 func held(s sluice.Stats, f flow, now time.Time) (state, string) {
 	queue := s.Pacing + s.Waiting
 	switch {
@@ -87,7 +87,7 @@ func held(s sluice.Stats, f flow, now time.Time) (state, string) {
 	return idle, "Nothing to do: no calls arrive"
 }
 
-// pauseText is about a pause, whatever else holds up the calls that wait.
+// pauseText is about a pause, whatever else delays the calls that wait.
 func pauseText(s sluice.Stats, now time.Time) string {
 	if s.LimitedBy == limits.ByPause && s.Pacing+s.Waiting > 0 {
 		return s.Why() + "; Resume would end it"
@@ -106,7 +106,8 @@ func are(n int64) string {
 	return count(n) + " are"
 }
 
-// fewestExpected is how many calls must have been due for a pace below the rate to mean something.
+// fewestExpected is the number of calls that must have been due for a pace below the rate to mean
+// something.
 const fewestExpected = 10
 
 // heldBy says what would help the calls that wait, in addition to Stats.Why.

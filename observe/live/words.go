@@ -23,7 +23,7 @@ func pace(perSecond float64) string {
 	return number(perSecond*3600) + "/h"
 }
 
-// paceAs writes a frequency by the unit of r, beside which it stands, if that suits it.
+// paceAs writes a frequency by the unit of r, next to which it stands, if that suits it.
 func paceAs(perSecond float64, r sluice.Rate) string {
 	for unit, per := range map[string]time.Duration{"/s": time.Second, "/m": time.Minute, "/h": time.Hour} {
 		if n := perSecond * per.Seconds(); r.Per == per && n >= 0.1 {
@@ -47,7 +47,7 @@ func count[T int64 | uint64 | int](n T) string { return wording.Grouped(fmt.Spri
 // rough writes a time to be glanced at.
 func rough(d time.Duration) string { return wording.Rough(d) }
 
-// perSecond returns how often calls may leave by r; 0 for no limit.
+// perSecond returns the number of calls that r lets start in a second; 0 for no limit.
 func perSecond(r sluice.Rate) float64 {
 	if r.Count <= 0 || r.Per <= 0 {
 		return 0

@@ -10,7 +10,7 @@ import (
 	sluiceotel "github.com/sluice-go/sluice/observe/otel"
 )
 
-// BenchmarkObserve observes a call that is granted and released.
+// BenchmarkObserve observes a call that is admitted and released.
 func BenchmarkObserve(b *testing.B) {
 	o, err := sluiceotel.New(sdk.NewMeterProvider(sdk.WithReader(sdk.NewManualReader())), sluiceotel.Config{})
 	if err != nil {

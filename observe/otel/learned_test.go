@@ -13,7 +13,7 @@ import (
 	sluiceotel "github.com/sluice-go/sluice/observe/otel"
 )
 
-// A real gate: its first refusal changes its mind, and one that learns nothing has none of
+// A real gate: its first rejection changes its mind, and one that learns nothing has none of
 // these metrics.
 func TestObserver_LearnedByAGate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -49,7 +49,7 @@
 //	sluice.server.limit      gauge: limit that the server publishes; it has sluice.limit.name and sluice.limit.unit
 //	sluice.server.remaining  gauge: what remains of it, as of the last response
 //
-// A call counts as 1 whatever it costs. Gates with the same name are added up. A call that
+// A call is included as 1 whatever it costs. Gates with the same name are added up. A call that
 // need not wait takes about 0.8 µs more, and no memory.
 //
 // [Spans] writes into the traces of calls what they waited for.
@@ -76,13 +76,13 @@ const scope = "github.com/sluice-go/sluice/observe/otel"
 
 // Config configures an [Observer]. The zero Config is valid.
 type Config struct {
-	// MaxGates is how many gates have attributes of their own: the first ones
-	// that are used. All others are added up as "other". 0 means 100, and 10,000 is the
-	// most. Each gate has about 20 time series; the SDK of OpenTelemetry has a limit of its
-	// own for each instrument.
+	// MaxGates is the number of gates that have their own attributes: the first ones that
+	// are used. All others are added up as "other". 0 means 100, and 10,000 is the most.
+	// Each gate has about 20 time series; the SDK of OpenTelemetry has its own limit for
+	// each instrument.
 	MaxGates int
 
-	// MaxHistograms is how many of those gates have histograms of their own, of about
+	// MaxHistograms is the number of those gates that have their own histograms, of about
 	// 20 time series each. Those of all others are added up as "other". 0 means 100.
 	MaxHistograms int
 
@@ -149,7 +149,7 @@ func New(provider metric.MeterProvider, cfg Config) (*Observer, error) {
 	return o, nil
 }
 
-// maxGates is the most gates that may have time series of their own: 10,000 of them are
+// maxGates is the most gates that may have time their own series: 10,000 of them are
 // 200,000 series, and as many as most servers of metrics take from one program.
 const maxGates = 10_000
 

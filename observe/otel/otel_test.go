@@ -182,7 +182,7 @@ func TestObserver_CloseWithoutGates(t *testing.T) {
 	}
 }
 
-// Many goroutines and collections at once: then the counters are those of Stats.
+// Many goroutines and collections at the same time: then the counters are those of Stats.
 func TestObserver_Stress(t *testing.T) {
 	e := newExporter(t, sluiceotel.Config{})
 	g := mustGate(t, sluice.Config{

@@ -20,7 +20,7 @@ import (
 //	sluice.retried  another attempt follows: message is such as "attempt 2 in 1.5s: 503 Service Unavailable"
 //
 // All have the attribute sluice.gate.name. The first one also has sluice.wait, in seconds,
-// and sluice.limited_by, what held the call up when it began to wait. Calls that need not
+// and sluice.limited_by, what delayed the call when it began to wait. Calls that need not
 // wait add nothing. No span is made, and neither the context nor its baggage is changed.
 //
 // One observer can serve any number of gates, and is safe for use by multiple goroutines:
@@ -89,7 +89,7 @@ func add(span trace.Span, name, gate, message string, more ...attribute.KeyValue
 		attribute.String("sluice.gate.name", valid(gate)), attribute.String("message", valid(message)))...))
 }
 
-// waited says how long a call waited for what.
+// waited reports the causes for which a call waited, with the times.
 func waited(d time.Duration, by limits.Cause) string {
 	text := "waited " + roughly(d).String()
 	if by != "" {

@@ -116,7 +116,7 @@ func TestSpans_OfAParent(t *testing.T) {
 	})
 }
 
-// What a call waits for is forgotten when it no longer waits, also if its span has ended by then.
+// What a call waits for is discarded when it no longer waits, also if its span has ended by then.
 func TestSpans_EndedMeanwhile(t *testing.T) {
 	for _, end := range []sluice.Event{{Kind: sluice.EventGranted, Wait: time.Second}, {Kind: sluice.EventRefused}} {
 		observe := sluiceotel.Spans()

@@ -16,7 +16,7 @@ import (
 	sluiceprom "github.com/sluice-go/sluice/observe/prometheus"
 )
 
-// BenchmarkObserve observes a call that is granted and released.
+// BenchmarkObserve observes a call that is admitted and released.
 func BenchmarkObserve(b *testing.B) {
 	c, err := sluiceprom.New(sluiceprom.Config{})
 	if err != nil {

@@ -168,7 +168,7 @@ func busyProgram(t *testing.T) (address string) {
 		all.Go(func() {
 			for ctx.Err() == nil {
 				ctx := ctx
-				if i == 0 { // who has no time is refused
+				if i == 0 { // who has no time is rejected
 					var cancel context.CancelFunc
 					ctx, cancel = context.WithTimeout(ctx, time.Millisecond)
 					defer cancel()

@@ -28,7 +28,7 @@ func Example() {
 	for _, host := range []string{"a.example", "b.example", "c.example", "d.example"} {
 		hosts.Use(host, func(gate *sluice.Gate) error {
 			return gate.Do(context.Background(), func(context.Context) error {
-				gate.TryAcquire(1) // one is in flight: refused
+				gate.TryAcquire(1) // one is in flight: rejected
 				return nil
 			})
 		})

@@ -12,7 +12,7 @@ import (
 	sluiceprom "github.com/sluice-go/sluice/observe/prometheus"
 )
 
-// A real gate: its first refusal changes its mind, and one that learns nothing has none of
+// A real gate: its first rejection changes its mind, and one that learns nothing has none of
 // these metrics.
 func TestCollector_LearnedByAGate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

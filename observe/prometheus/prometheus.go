@@ -50,7 +50,7 @@
 //	sluice_server_limit             gauge: limit that the server publishes, with the labels limit and unit
 //	sluice_server_remaining         gauge: what remains of it, as of the last response
 //
-// A call counts as 1 whatever it costs. Gates with the same name are added up, so
+// A call is included as 1 whatever it costs. Gates with the same name are added up, so
 // sluice_paused may be more than 1. A call that need not wait takes about 0.2 µs more, and
 // no memory.
 package sluiceprom
@@ -73,12 +73,12 @@ import (
 
 // Config configures a [Collector]. The zero Config is valid.
 type Config struct {
-	// MaxGates is how many gates have a label of their own: the first ones that
+	// MaxGates is the number of gates that have their own label: the first ones that
 	// are used. All others are added up as "other". 0 means 100, and 10,000 is the most:
 	// each gate has about 20 time series, 1.2 kB of each scrape.
 	MaxGates int
 
-	// MaxHistograms is how many of those gates have histograms of their own, of 40 further
+	// MaxHistograms is the number of those gates that have their own histograms, of 40 further
 	// time series. Those of all others are added up as "other". 0 means 100.
 	MaxHistograms int
 
@@ -158,7 +158,7 @@ func New(cfg Config) (*Collector, error) {
 	return c, nil
 }
 
-// maxGates is the most gates that may have time series of their own: 10,000 of them are
+// maxGates is the most gates that may have time their own series: 10,000 of them are
 // 200,000 series, and as many as most servers of metrics take from one program.
 const maxGates = 10_000
 

@@ -128,7 +128,7 @@ func TestCollector_Observe_Allocs(t *testing.T) {
 	}
 }
 
-// Many goroutines, gates and scrapes at once: then the counters are those of Stats.
+// Many goroutines, gates and scrapes at the same time: then the counters are those of Stats.
 func TestCollector_Stress(t *testing.T) {
 	var all gates
 	c := mustNew(t, sluiceprom.Config{})

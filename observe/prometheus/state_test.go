@@ -59,7 +59,7 @@ func TestCollector_OfATransport(t *testing.T) {
 		if err := testutil.CollectAndCompare(c, strings.NewReader(wantOfServer), names...); err != nil {
 			t.Error(err)
 		}
-		// Gates without a label of their own: their responses are counted, their limits are not.
+		// Gates without their own label: their responses are counted, their limits are not.
 		for range 3 {
 			c.ObserveAttempt("http://c.test", sluicehttp.Attempt{Status: 200})
 		}

@@ -12,7 +12,7 @@ import (
 	"github.com/sluice-go/sluice/sluiceredis/internal/slot"
 )
 
-// adapter is a sluiceredis.Client with connections of its own.
+// adapter is a sluiceredis.Client with its own connections.
 type adapter struct {
 	client  rueidis.Client
 	cluster bool
@@ -38,15 +38,15 @@ var _ sluiceredis.Topology = (*adapter)(nil)
 //     of them are sent again.
 //
 // New sets DisableRetry and DisableCache: scripts need neither retries nor the cache.
-// Without the cache, servers that do not have RESP3 work, too.
+// Without the cache, servers that do not have RESP3 work as well.
 //
 // A deadline is obeyed, with two exceptions. A script call that comes while a connection
 // is being made waits for it, for at most Dialer.Timeout (5 s if 0). One that finds more
 // than 2^RingScaleEachConn others without a reply (1,024 if 0) waits for room, for at
 // most ConnWriteTimeout (10 s if 0); then a connection without replies is closed. If a
-// context is cancelled, and not ended by its deadline, the client notices at once if the
+// context is canceled, and not ended by its deadline, the client notices immediately if the
 // script shares a pipeline or the context has no deadline; otherwise when the reply
-// comes. With AlwaysPipelining it always notices at once, but single callers wait longer.
+// comes. With AlwaysPipelining it always notices immediately, but single callers wait longer.
 //
 // On a cluster the client does not know which server has a key. So a
 // [sluiceredis.Store] treats the whole cluster as away when several scripts in a row have
@@ -92,8 +92,8 @@ func (c *adapter) command(name, what string, keys, args []string) rueidis.Comple
 	return c.client.B().Arbitrary(name, what, digits(len(keys))).Keys(keys...).Args(args...).Build()
 }
 
-// Pipelines implements sluiceredis.Topology. rueidis has pipelines of its own,
-// but to wake each caller by itself costs it a fifth more processor time than a
+// Pipelines implements sluiceredis.Topology. rueidis has its own pipelines,
+// but to wake each caller on its own costs it a fifth more processor time than a
 // batch. It also bounds what is unanswered when a server stalls.
 func (c *adapter) Pipelines() int {
 	if c.cluster {
@@ -134,7 +134,7 @@ func (c *adapter) RunMany(ctx context.Context, calls []sluiceredis.ScriptCall) [
 		}
 		return replies
 	}
-	// On a cluster rueidis panics about commands without a key beside others.
+	// On a cluster rueidis panics about commands without a key among others.
 	with, without := make([]int, 0, len(calls)), []int(nil)
 	for i, call := range calls {
 		switch {
@@ -176,7 +176,7 @@ func (c *adapter) pipeline(ctx context.Context, calls []sluiceredis.ScriptCall, 
 
 // oneSlot returns what a cluster replies to keys that may be on several servers:
 // rueidis would panic. Keys of different hash tags that happen to share a slot
-// are refused, too.
+// are rejected as well.
 func (c *adapter) oneSlot(keys []string) error {
 	if !c.cluster || len(keys) < 2 {
 		return nil

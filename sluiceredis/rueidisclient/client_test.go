@@ -128,7 +128,7 @@ func TestClosed(t *testing.T) {
 }
 
 // Who shares a connection with a call that ran out of time is not told that its
-// own time is over.
+// own time has ended.
 func TestOthersDeadline(t *testing.T) {
 	p := redistest.NewProxy(t, redistest.Mini(t))
 	c := open(t, rueidis.ClientOption{InitAddress: []string{p.Addr}, ForceSingleClient: true, PipelineMultiplex: -1})
@@ -153,7 +153,7 @@ func TestOthersDeadline(t *testing.T) {
 	}
 }
 
-// A cancelled context is noticed at once where the client always pipelines.
+// A canceled context is noticed immediately where the client always pipelines.
 func TestCancelIsNoticed(t *testing.T) {
 	p := redistest.NewProxy(t, redistest.Mini(t))
 	c := open(t, rueidis.ClientOption{InitAddress: []string{p.Addr}, ForceSingleClient: true, AlwaysPipelining: true})

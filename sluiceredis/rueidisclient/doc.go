@@ -1,5 +1,5 @@
 // Package rueidisclient sends the scripts of package sluiceredis through
-// [github.com/redis/rueidis]. It is a module of its own, so that programs that use
+// [github.com/redis/rueidis]. It is its own module, so that programs that use
 // another library do not download this one.
 //
 //	client, closes, err := rueidisclient.New(rueidis.ClientOption{InitAddress: []string{addr}})

@@ -3,7 +3,7 @@
 //	scenes KIND CALLS
 //
 // Everything that is done once, such as making the gate and the first calls, comes first, and is
-// done with no calls, too: so two runs differ by the calls alone.
+// done with no calls as well: so two runs differ by the calls alone.
 package main
 
 import (

@@ -40,7 +40,7 @@ type Cell struct {
 // Ratio returns the rate delivered ÷ the rate asked for, of all limiters together.
 func (c Cell) Ratio() float64 { return c.Delivered / c.Asked / float64(max(1, c.Limiters)) }
 
-// Refused is the share of the calls that servers would have refused whose limit is the
+// Refused is the share of the calls that servers would have rejected whose limit is the
 // rate asked for ÷ 0.99.
 type Refused struct {
 	Second float64 `json:"second"` // in no window of 1 s more than the limit

@@ -140,7 +140,7 @@ func (s *Speed) Ratio(k Key, other string) (low, mid, high float64, ok bool) {
 func Median(values []float64) float64 { return Quantile(values, 0.5) }
 
 // Quantile returns the q-th quantile of values, 0 ≤ q ≤ 1, interpolated
-// between neighbours; 0 if there are none.
+// between neighbors; 0 if there are none.
 func Quantile(values []float64, q float64) float64 {
 	if len(values) == 0 {
 		return 0

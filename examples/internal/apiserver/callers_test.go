@@ -20,7 +20,7 @@ func TestCallers(t *testing.T) {
 			s.ServeHTTP(httptest.NewRecorder(), r)
 		}
 		var wg sync.WaitGroup
-		for _, agent := range []string{"a", "b", "a", "b", "b"} { // at one instant; the bucket holds three
+		for _, agent := range []string{"a", "b", "a", "b", "b"} { // at the same time; the bucket holds three
 			wg.Go(func() { call(agent) })
 			synctest.Wait()
 		}

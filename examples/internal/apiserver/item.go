@@ -53,9 +53,9 @@ const (
 	faultFirst = 13
 )
 
-// faulty reports whether the first call for an id is answered 503. The last
-// tenth of the items is spared: a retry after everything else is done would
-// measure how long a client waits between attempts, not how it paces them.
+// faulty reports whether the first call for an id is answered 503. The last tenth of the
+// items is spared: a retry after everything else is done would measure the time that a
+// client waits between attempts, not how it paces them.
 func faulty(id, items int) bool {
 	return id%faultEvery == faultFirst && id < items-(items+9)/10
 }

@@ -9,17 +9,17 @@ import (
 
 // Report is what a Server saw of its callers.
 type Report struct {
-	// Calls is how many calls for items arrived: Accepted + TooFast + TooMany.
+	// Calls is the number of calls for items that arrived: Accepted + TooFast + TooMany.
 	Calls int64
-	// Accepted is how many the limiter let in, those answered 503 included.
+	// Accepted is the number that the limiter admitted, those answered 503 included.
 	Accepted int64
 	// TooFast and TooMany were answered 429: over the rate, over the
 	// concurrency.
 	TooFast, TooMany int64
-	// Faults is how many of the accepted calls were answered 503.
+	// Faults is the number of accepted calls that were answered 503.
 	Faults int64
-	// MaxInFlight is the most calls in flight at once, the one just arriving
-	// included even when it was refused for being one too many.
+	// MaxInFlight is the most calls in flight at the same time, the one just arriving
+	// included even when it was rejected for being one too many.
 	MaxInFlight int64
 	// Arrivals is about the accepted calls alone.
 	Arrivals arrivals.Summary
@@ -70,8 +70,8 @@ type entry struct {
 	wait    time.Duration
 	fault   bool
 
-	// How the caller stands with the rate after it: how many calls may come at
-	// once, when another may, and when the bucket is full.
+	// How the caller stands with the rate after it: how many calls may come together, when another
+	// may, and when the bucket is full.
 	left       int64
 	next, full time.Duration
 }
@@ -116,8 +116,8 @@ func (l *ledger) leave() {
 	l.limiter.leave()
 }
 
-// now returns how many calls arrived, how many were or are being served an item and
-// how many were answered 429, and how many are in flight.
+// now returns the number of calls that arrived, that were or are being served an item, that were
+// answered 429, and that are in flight.
 func (l *ledger) now() (m Moment) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -17,14 +17,14 @@ const (
 
 // limiter enforces both limits. It is written plainly and on its own so that
 // what it says about a client is independent of how that client paces itself.
-// The caller holds a lock and passes instants that never go back.
+// The caller holds a lock and passes times that never go back.
 type limiter struct {
 	concurrency int64
 	inFlight    int64
 	bucket      bucket
 }
 
-// arrive judges a call arriving at now. A refused call takes nothing from the
+// arrive judges a call arriving at now. A rejected call takes nothing from the
 // bucket; wait is then the time after which the rate would let it in.
 func (l *limiter) arrive(now time.Duration) (v verdict, wait time.Duration) {
 	if l.inFlight >= l.concurrency {
@@ -42,14 +42,14 @@ func (l *limiter) leave() { l.inFlight-- }
 
 // bucket is the generic cell rate algorithm in whole numbers: a bucket that
 // holds up to size calls and regains count of them per period, evenly. All it
-// keeps is the instant at which it will be full again.
+// keeps is the time at which it will be full again.
 //
 // A rate such as 3/s has no period in whole nanoseconds, and a rounded one
-// would drift, so instants are kept as nanoseconds and a count-th part of one.
+// would drift, so times are kept as nanoseconds and a count-th part of one.
 type bucket struct {
 	count int64
 	step  fine // what one call costs: per ÷ count
-	slack fine // how far ahead full may lie for a call to be let in: (size − 1) steps
+	slack fine // the distance at which full may lie for a call to be let in: (size − 1) steps
 	full  fine
 	used  bool // whether full means anything yet
 }
@@ -73,8 +73,8 @@ func newBucket(count int64, per time.Duration, size int64) (bucket, error) {
 	return bucket{count: count, step: whole(1), slack: whole(size - 1)}, nil
 }
 
-// take lets a call in at now and returns 0, or returns how long it would have
-// to wait, rounded up to a nanosecond, and changes nothing.
+// take lets a call in at now and returns 0, or returns the time it would have to wait, rounded up
+// to a nanosecond, and changes nothing.
 func (b *bucket) take(now time.Duration) (wait time.Duration) {
 	t := fine{ns: int64(now)}
 	if !b.used || b.full.before(t) {
@@ -91,8 +91,8 @@ func (b *bucket) take(now time.Duration) (wait time.Duration) {
 	return 0
 }
 
-// standing returns how many calls fit at now, how long until another does, and how
-// long until the bucket is full; both rounded up.
+// standing returns the number of calls that fit at now, the time until another does, and the time
+// until the bucket is full; both rounded up.
 func (b *bucket) standing(now time.Duration) (left int64, next, full time.Duration) {
 	probe := *b
 	for next = probe.take(now); next == 0; next = probe.take(now) {

@@ -69,10 +69,10 @@ func TestBucket(t *testing.T) {
 	}
 }
 
-// A client that always comes at the first instant the bucket allows gets
+// A client that always comes at the first time the bucket allows gets
 // exactly count calls per period, however count divides the period.
 func TestStanding(t *testing.T) {
-	b, err := newBucket(3, time.Second, 5) // one each 333,333,333⅓ ns
+	b, err := newBucket(3, time.Second, 5) // one every 333,333,333⅓ ns
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -158,7 +158,7 @@ func TestLimiterConcurrency(t *testing.T) {
 	arrive(0, accepted, 0)
 	arrive(0, tooMany, 0)
 	l.leave()
-	arrive(0, accepted, 0) // the refused call has taken nothing from the bucket
+	arrive(0, accepted, 0) // the rejected call has taken nothing from the bucket
 	l.leave()
 	arrive(0, tooFast, time.Second)
 	arrive(time.Second, accepted, 0) // and one too fast is not in flight

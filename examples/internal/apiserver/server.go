@@ -1,6 +1,6 @@
 // Package apiserver is a rate-limited HTTP API on loopback for the examples to
 // call. It enforces what third-party APIs enforce: so many calls in flight, so
-// many calls per period with a small bucket for what comes at once, and 429
+// many calls per period with a small bucket for calls that come together, and 429
 // with Retry-After beyond either. Some of its responses are a 503.
 //
 // It also keeps the books. What a client sent too early or too often is
@@ -23,23 +23,23 @@ import (
 
 // Config says what a Server offers and what it enforces.
 type Config struct {
-	// Items is how many items there are: GET /items/0 to GET /items/{Items-1}.
+	// Items is the number of items: GET /items/0 to GET /items/{Items-1}.
 	Items int
 	// Count calls per Per are let in, evenly, on average.
 	Count int64
 	Per   time.Duration
-	// Bucket is how many calls may come at once after a pause. 0 stands for 5.
+	// Bucket is the number of calls that may come together after a pause. 0 stands for 5.
 	Bucket int64
-	// Concurrency is how many calls may be in flight.
+	// Concurrency is the maximum number of calls in flight.
 	Concurrency int64
 	// NoFaults leaves out the 503s. Otherwise about 1 % of the items fail at
 	// their first call, always the same ones, none of them in the last tenth.
 	NoFaults bool
-	// Family, if set, writes into every response how many calls are left.
+	// Family, if set, writes into every response the number of remaining calls.
 	Family sluicetest.Family
 }
 
-// Server is the API: an http.Handler that can listen by itself.
+// Server is the API: an http.Handler that can listen on its own.
 type Server struct {
 	cfg    Config
 	mux    *http.ServeMux

@@ -137,7 +137,7 @@ func TestFaultOnlyAtTheFirstCall(t *testing.T) {
 	})
 }
 
-// Five calls at once find room in the bucket, the sixth is refused.
+// Five calls that come together find room in the bucket, the sixth is rejected.
 func TestTooFast(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cfg := hundred()
@@ -178,7 +178,7 @@ func TestTooFast(t *testing.T) {
 	})
 }
 
-// The call that is one too many is refused, and is seen as one too many.
+// The call that is one too many is rejected, and is seen as one too many.
 func TestTooMany(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cfg := hundred()

@@ -1,4 +1,4 @@
-// Package arrivals turns the instants at which calls arrived somewhere into
+// Package arrivals turns the times at which calls arrived somewhere into
 // the figures a rate limit is judged by: how many, how fast, how evenly.
 //
 // The examples use it on both sides: the loopback server notes when calls
@@ -15,16 +15,16 @@ import (
 // first million arrivals; the count and the rate stay exact.
 const kept = 1 << 20
 
-// Series is a growing set of instants, each an offset from one common start.
+// Series is a growing set of times, each an offset from one common start.
 // The zero value is empty and ready to use. It is not safe for concurrent use:
-// both users of it already hold a lock when an instant is known.
+// both users of it already hold a lock when a time is known.
 type Series struct {
 	at          []time.Duration
 	count       int64
 	first, last time.Duration
 }
 
-// Add notes one arrival. The instants may come in any order, because a client
+// Add notes one arrival. The times may come in any order, because a client
 // only learns whether a departure counts when the answer is there.
 func (s *Series) Add(at time.Duration) {
 	if s.count == 0 {
@@ -54,11 +54,11 @@ func (s *Series) Most(window time.Duration) int64 {
 
 // Summary is what a Series says about a rate.
 type Summary struct {
-	// Count is how many arrivals there were.
+	// Count is the number of arrivals.
 	Count int64
 	// PerSecond is (Count − 1) ÷ (last − first): the rate between the first
 	// arrival and the last, without the time before or after. It is 0 where
-	// two different instants are missing.
+	// two different times are missing.
 	PerSecond float64
 	// P50 and P99 are percentiles (nearest rank) of the gaps between
 	// neighbouring arrivals; 0 without any gap.

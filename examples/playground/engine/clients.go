@@ -17,7 +17,7 @@ import (
 
 // A client is one way to send calls. make returns a function that makes one call and
 // repeats it until the server has served it or ctx is done, and one that returns the
-// pace in force, or nil.
+// current pace, or nil.
 type client struct {
 	name     string
 	deadline bool // callers that give up have said so before: context.WithTimeout
@@ -49,13 +49,13 @@ var usual = client{name: "x/time/rate + x/sync/semaphore", make: func(l *lane) (
 }}
 
 // usualDeadline is the same with callers that say when they give up. Then x/time/rate rejects
-// them immediately, if they cannot leave in time, and promises them nothing.
+// them immediately, if they cannot start in time, and promises them nothing.
 var usualDeadline = client{name: "the same with context.WithTimeout", deadline: true, make: usual.make}
 
 // usualRate is the same in stories without a concurrency.
 var usualRate = client{name: "x/time/rate", make: usual.make}
 
-// onlySemaphore bounds how many calls are in flight, and nothing else.
+// onlySemaphore limits the number of calls in flight, and nothing else.
 var onlySemaphore = client{name: "semaphore alone", make: func(l *lane) (func(context.Context, *caller) error, func() float64) {
 	room := semaphore.NewWeighted(int64(max(1, l.Concurrency)))
 	return l.repeat(func(ctx context.Context) (func(), error) {
@@ -63,7 +63,7 @@ var onlySemaphore = client{name: "semaphore alone", make: func(l *lane) (func(co
 	}), nil
 }}
 
-// onlyPacer bounds how often calls leave, and nothing else.
+// onlyPacer limits the rate at which calls start, and nothing else.
 var onlyPacer = client{name: "pacer alone", make: func(l *lane) (func(context.Context, *caller) error, func() float64) {
 	p := limits.Must(pacer.New(l.rate(), pacer.Config{}))
 	return l.repeat(func(ctx context.Context) (func(), error) {

@@ -25,7 +25,7 @@ type clock struct {
 	asleep  bool
 }
 
-// A departure is a call that leaves at this instant.
+// A departure is a call that starts at this time.
 type departure struct {
 	number int // of the caller
 	leave  func()
@@ -49,7 +49,7 @@ func (c *clock) at(t time.Duration, f func()) {
 // after runs f in d.
 func (c *clock) after(d time.Duration, f func()) { c.at(c.now()+d, f) }
 
-// depart lets a caller's call leave once all goroutines wait.
+// depart lets a caller's call start once all goroutines wait.
 func (c *clock) depart(number int, leave func()) {
 	c.mu.Lock()
 	c.pending = append(c.pending, departure{number, leave})
@@ -69,7 +69,7 @@ func (c *clock) wake() {
 	}
 }
 
-// run runs the events before end, and lets no call leave at end.
+// run runs the events before end, and lets no call start at end.
 func (c *clock) run(end time.Duration) {
 	timer := time.NewTimer(end)
 	defer timer.Stop()
@@ -90,7 +90,7 @@ func (c *clock) run(end time.Duration) {
 	}
 }
 
-// settle lets all goroutines run until they wait, and then their calls leave.
+// settle lets all goroutines run until they wait, and then their calls start.
 func (c *clock) settle() {
 	if !c.woke {
 		return
@@ -127,7 +127,7 @@ func (c *clock) next(end time.Duration) (time.Duration, func()) {
 	return 0, heap.Pop(&c.events).(event).f
 }
 
-// An event happens at an instant; those of one instant in the order in which they were
+// An event happens at a time; those at the same time in the order in which they were
 // added.
 type event struct {
 	at     time.Duration

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// Events run at their instants, those of one instant in the order in which they were
-// added, and calls leave in the order of their callers, before the next event.
+// Events run at their times, those at the same time in the order in which they were
+// added, and calls start in the order of their callers, before the next event.
 func TestClock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newClock()
@@ -43,8 +43,7 @@ func TestClock(t *testing.T) {
 	})
 }
 
-// Timers that fire at the very instant at which the clock wakes up by itself may add events,
-// too.
+// Timers that fire at the very time at which the clock wakes up on its own may add events as well.
 func TestClock_TimersOfOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, n := newClock(), 0

@@ -143,7 +143,7 @@ func TestStory_Play_KeepsLimits(t *testing.T) {
 	}
 }
 
-// Wherever all the sliders are at once, there is a picture and it adds up.
+// Wherever all the sliders are, there is a picture and it adds up.
 func TestStory_Play_Anywhere(t *testing.T) {
 	rounds := 2
 	if os.Getenv("SLUICE_FULL") != "" {

@@ -14,7 +14,7 @@ type lane struct {
 	clock    *clock
 	upstream *upstream
 	call     func(ctx context.Context, c *caller) error
-	ctx      context.Context // done when the time is over
+	ctx      context.Context // done when the time is up
 	during   sync.WaitGroup
 	record   record
 
@@ -28,7 +28,7 @@ type caller struct {
 	number  int
 	random  *rand.Rand
 	arrived time.Duration
-	first   time.Duration // when its first attempt left; negative: not yet
+	first   time.Duration // when its first attempt started; negative: not yet
 	gaveUp  bool
 	served  bool
 	patient bool // came after others had given up
@@ -38,13 +38,13 @@ type caller struct {
 type record struct {
 	callers  []*caller
 	attempts []attempt
-	most     int       // in flight at once
+	most     int       // in flight at the same time
 	inFlight []float64 // the mean of each bar
 	waiting  []float64 // likewise
 	paces    []float64 // at the end of each bar, or none
 }
 
-// An attempt is a call that left, once.
+// An attempt is a call that started, once.
 type attempt struct {
 	left    time.Duration
 	outcome outcome
@@ -96,7 +96,7 @@ func (l *lane) begin(t float64, f func()) {
 }
 
 // impatient makes one call, unless it has not left when the caller gives up. A call that
-// has left is not cancelled: its answer is still wanted.
+// has left is not canceled: its answer is still wanted.
 func (l *lane) impatient() {
 	c := l.caller()
 	ctx, cancel := context.WithCancel(l.ctx)
@@ -113,13 +113,13 @@ func (l *lane) impatient() {
 	if l.client.deadline {
 		ctx = announced{ctx, time.Now().Add(seconds(l.Demand.GiveUp))}
 	}
-	if l.call(ctx, c) != nil { // perhaps earlier: it cannot leave in time
+	if l.call(ctx, c) != nil { // perhaps earlier: it cannot start in time
 		l.clock.after(0, giveUp)
 	}
 }
 
-// announced is a context.WithTimeout that is cancelled by the clock of its lane: a timer of
-// its own would fire at the instant of the others in no certain order.
+// announced is a context.WithTimeout that is canceled by the clock of its lane: its own timer would
+// fire at the time of the others in no certain order.
 type announced struct {
 	context.Context
 	deadline time.Time
@@ -127,7 +127,7 @@ type announced struct {
 
 func (a announced) Deadline() (time.Time, bool) { return a.deadline, true }
 
-// work makes one call after the other until the time is over.
+// work makes one call after the other until the time is up.
 func (l *lane) work() {
 	for l.ctx.Err() == nil {
 		c := l.caller()
@@ -136,7 +136,7 @@ func (l *lane) work() {
 }
 
 // caller returns the next caller. Only one goroutine runs when it is called: each was woken
-// by an event of its own.
+// by its own event.
 func (l *lane) caller() *caller {
 	n := len(l.record.callers)
 	c := &caller{number: n, random: rand.New(rand.NewPCG(2, uint64(n))), arrived: l.clock.now(), first: -1}

@@ -11,7 +11,7 @@ import (
 type Picture struct {
 	Seconds  float64
 	Bin      float64 // seconds of a bar
-	Limit    []Step  // what the server grants; none: everything
+	Limit    []Step  // what the server accepts; none: everything
 	Closed   [2]float64
 	Lanes    []Lane
 	Table    []Row
@@ -29,13 +29,13 @@ type Lane struct {
 	Name    string
 	Summary Summary
 
-	// Of each bar: calls that left in it and were served, or are still under way, and
-	// those that were refused; how many calls were in flight and how many callers
-	// waited, on average; and the pace that a gate has learned by its end, 0 for none.
+	// Of each bar: calls that started in it and were served, or are still under way, and
+	// those that were rejected; the average number of calls in flight and of waiting
+	// callers; and the pace that a gate has learned by its end, 0 for none.
 	Served, Refused         []int
 	InFlight, Waiting, Pace []float64
 
-	// Each call that left, in µs, and what became of it: a 1 or, if it was refused, a
+	// Each call that started, in µs, and what became of it: a 1 or, if it was rejected, a
 	// 2. Empty if there are too many to be seen.
 	Left    []int64
 	Outcome string
@@ -43,21 +43,21 @@ type Lane struct {
 
 // A Summary is a lane in numbers.
 type Summary struct {
-	Left     int // calls that left, every attempt counted
+	Left     int // calls that started, every attempt counted
 	Served   int
 	Refused  int
-	GaveUp   int // callers that cancelled
+	GaveUp   int // callers that canceled
 	Waiting  int // callers that still waited at the end, or whose call was under way
-	InFlight int // the most calls under way at once
+	InFlight int // the most calls under way at the same time
 
-	Busiest  int     // the most calls that left within any second
+	Busiest  int     // the most calls that started within any second
 	After    int     // likewise, after the server was closed
 	Evenness float64 // see evenness; negative: too few calls to say
 	Longest  float64 // the longest wait before a call left, in seconds
 	Patient  float64 // the longest wait of those that came when others had given up
 }
 
-// mostTicks is how many calls are drawn one by one.
+// mostTicks is the number of calls that are drawn one by one.
 const mostTicks = 5000
 
 // binWidth returns the length of a bar in seconds: one, or a sixtieth of a long time. A
@@ -65,7 +65,7 @@ const mostTicks = 5000
 func (s *Scenario) binWidth() float64 { return max(1, s.Seconds/60) }
 
 // Play computes the picture of a story. in calls a function in a testing/synctest bubble
-// and returns when that has ended; each lane has a bubble of its own.
+// and returns when that has ended; each lane has its own bubble.
 func (s *Story) Play(values map[string]float64, in func(f func())) (*Picture, error) {
 	w, err := s.Scenario(values)
 	if err != nil {
@@ -151,7 +151,7 @@ func (s *Scenario) summary(r *record) Summary {
 	return sum
 }
 
-// busiest returns the most instants within any second, its end not included. They are in
+// busiest returns the largest number of times within any second, its end not included. They are in
 // order.
 func busiest(at []time.Duration) (most int) {
 	first := 0
@@ -165,7 +165,7 @@ func busiest(at []time.Duration) (most int) {
 }
 
 // evenness returns the share of the gaps that are between half and twice the mean gap,
-// for instants in order: 1 if they are all alike, 0 if they come in clumps. The longest
+// for times in order: 1 if they are all alike, 0 if they come in clumps. The longest
 // twentieth of the gaps does not count for the mean, because a pause is not uneven.
 func evenness(at []time.Duration) float64 {
 	var gaps []time.Duration

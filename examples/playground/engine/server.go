@@ -12,22 +12,22 @@ import (
 // It is a small part of the upstream of bench/league, which is a program and cannot be
 // imported. TestLeague compares the results of both.
 type Server struct {
-	Limit  []Step  // the rate that it grants, from each instant on; none: any
+	Limit  []Step  // the rate that it accepts, from each time on; none: any
 	Burst  float64 // of the bucket; 0: one second of the first rate, at least 1
 	Closed [2]float64
-	Hint   bool // whether a refusal says when to come back
+	Hint   bool // whether a rejection says when to retry
 	RTT    float64
 	Jitter float64 // of the way there
-	Takes  []Step  // how long it serves a call, from each instant on
+	Takes  []Step  // how long it serves a call, from each time on
 	Spread float64 // a share of that, up or down
 }
 
-// A Step is a value from an instant on.
+// A Step is a value from a time on.
 type Step struct {
 	At, Value float64
 }
 
-// stepAt returns the value in force at t and when the next one begins.
+// stepAt returns the current value at t and when the next one begins.
 func stepAt(steps []Step, t float64) (value, until float64) {
 	for _, s := range steps {
 		if s.At > t {
@@ -38,7 +38,7 @@ func stepAt(steps []Step, t float64) (value, until float64) {
 	return value, math.Inf(1)
 }
 
-// An outcome is what became of a call that left.
+// An outcome is what became of a call that started.
 type outcome byte
 
 const (
@@ -47,7 +47,7 @@ const (
 	refused                // a 429
 )
 
-// A reply is what comes back. A refusal without a hint has a negative retryAfter.
+// A reply is what comes back. A rejection without a hint has a negative retryAfter.
 type reply struct {
 	outcome    outcome
 	retryAfter time.Duration
@@ -109,7 +109,7 @@ func (u *upstream) refill(now float64) {
 	}
 }
 
-// wait returns how long it takes until there is a token.
+// wait returns the time until there is a token.
 func (u *upstream) wait(now float64) float64 {
 	t, need := now, 1-u.tokens
 	for {
@@ -122,7 +122,7 @@ func (u *upstream) wait(now float64) float64 {
 	}
 }
 
-// refusal says when to come back in whole seconds, rounded up, as a Retry-After does.
+// refusal says when to retry in whole seconds, rounded up, as a Retry-After does.
 func (u *upstream) refusal(wait float64) reply {
 	r := reply{outcome: refused, retryAfter: -1}
 	if u.Hint {

@@ -10,7 +10,7 @@ func TestUpstream(t *testing.T) {
 	for _, test := range []struct {
 		name   string
 		server Server
-		calls  []float64 // when they leave
+		calls  []float64 // when they start
 		want   []string  // when the reply is back, what it is, and its Retry-After
 	}{
 		{

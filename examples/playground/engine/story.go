@@ -41,7 +41,7 @@ type Scenario struct {
 type Demand struct {
 	Workers int // each makes one call after the other
 
-	// A crowd of callers comes at one instant; those whose call has not left after
+	// A crowd of callers comes at the same time; those whose call has not left after
 	// GiveUp seconds cancel it. Then the patient ones come, Apart seconds apart.
 	Crowd           int
 	CrowdAt, GiveUp float64
@@ -248,7 +248,7 @@ func freeStory() Story {
 	}
 }
 
-// roundTrip is the part of a call's time that a refused call takes, too.
+// roundTrip is the part of a call's time that a rejected call takes as well.
 const roundTrip = 0.04
 
 // world returns the scenario of sliders that mean the same in all stories.

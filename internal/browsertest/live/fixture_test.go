@@ -52,7 +52,7 @@ func (c *crowd) sleep(d time.Duration) {
 	}
 }
 
-// gates are real gates, one for each thing that can hold calls up, with calls that take time
+// gates are real gates, one for each thing that can delay calls, with calls that take time
 // instead of servers.
 func (c *crowd) gates() []*sluice.Gate {
 	var all []*sluice.Gate
@@ -86,7 +86,7 @@ func (c *crowd) gates() []*sluice.Gate {
 		}
 	})
 
-	// A server that grants 20 calls per second and says nothing but no.
+	// A server that admits 20 calls per second and says nothing but no.
 	bucket := limits.Must(leaky.New(limits.Rate{Count: 20, Per: time.Second, Burst: 5}))
 	unknown := gate(sluice.Config{Name: "https://unknown.example.io", Adaptive: sluice.Adaptive{Search: true}})
 	c.calls(12, func() {

@@ -121,7 +121,7 @@ func testChange(t *testing.T, b *browsertest.Browser) {
 	press(".change button")
 	said := func(text string) {
 		t.Helper()
-		p.WaitFor(fmt.Sprintf(`document.querySelector(".change output").innerText === %q`, text)) // beside the button
+		p.WaitFor(fmt.Sprintf(`document.querySelector(".change output").innerText === %q`, text)) // next to the button
 	}
 	said("the token is wrong")
 	p.Click("input[type=password]")
@@ -134,7 +134,7 @@ func testChange(t *testing.T, b *browsertest.Browser) {
 	press(".change button:nth-of-type(2)")
 	p.WaitFor(`document.querySelector("#gates").innerText.includes("Nothing to do")`)
 
-	// A field has the present value, nothing in it changes nothing, and a change can be undone.
+	// A field has the current value, nothing in it changes nothing, and a change can be undone.
 	field := func(n int, text string) {
 		p.Eval(fmt.Sprintf(`(f => { f.focus(); f.select(); })(document.querySelectorAll(".change input")[%d])`, n), nil)
 		if text == "" {
@@ -191,7 +191,7 @@ func testNoScript(t *testing.T, b *browsertest.Browser) {
 	}
 }
 
-// When the program ends the page says so; when it is back the page goes on by itself, with
+// When the program ends the page says so; when it is back the page goes on on its own, with
 // the gates of the new one.
 func testRestart(t *testing.T, b *browsertest.Browser) {
 	listener := limits.Must(net.Listen("tcp", "127.0.0.1:0"))

@@ -107,7 +107,7 @@ func Outcome(f func() error) (word string) {
 	}
 }
 
-// errOutcome is the beginning of outcomes that have words of their own.
+// errOutcome is the beginning of outcomes that have their own words.
 var errOutcome = errors.New("")
 
 // If returns an error whose Outcome is word if ok is true, and "not" word otherwise.

@@ -13,7 +13,7 @@ import (
 	"go.uber.org/goleak"
 )
 
-// Test builds the main package in this folder, with the race detector if the test
+// Test builds the main package in this directory, with the race detector if the test
 // has it, as a binary called name, sets path to where that is, runs the tests
 // and returns their status; it is not 0 if they leak goroutines. With `go run`
 // every exit status but 0 would be 1.

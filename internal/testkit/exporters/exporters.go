@@ -1,5 +1,5 @@
 // Package exporters has the cases that every exporter of metrics is tested with. Each exporter
-// compares what it shows after a case with a file of its own, testdata/NAME.txt.
+// compares what it shows after a case with its own file, testdata/NAME.txt.
 package exporters
 
 import (
@@ -155,7 +155,7 @@ func waiting(_ Exporter, newGate func(sluice.Config) *sluice.Gate) func() {
 	return cancel
 }
 
-// manyGates has more gates than have series of their own.
+// manyGates has more gates than have their own series.
 func manyGates(_ Exporter, newGate func(sluice.Config) *sluice.Gate) func() {
 	for i := range 5 {
 		g := newGate(sluice.Config{Name: fmt.Sprint(i), RetryBudget: 10 + i})
@@ -184,8 +184,7 @@ func manyReasons(e Exporter, _ func(sluice.Config) *sluice.Gate) func() {
 	return nothing
 }
 
-// published are the limits of two servers, one of which says one twice, and of one that has no
-// series of its own.
+// published are the limits of two servers, one of which says one twice, and of one that has no series.
 func published(yield func(string, []ratelimit.Limit) bool) {
 	read := func(policy, limit string) []ratelimit.Limit {
 		h := http.Header{"Ratelimit-Policy": {policy}, "Ratelimit": {limit}}

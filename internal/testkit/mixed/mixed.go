@@ -1,5 +1,5 @@
 // Package mixed checks anything that decides by several rates for one key against what
-// those rates allow. It sees only what was granted and when.
+// those rates allow. It sees only what was admitted and when.
 package mixed
 
 import (
@@ -38,7 +38,7 @@ type Grant struct {
 }
 
 // Run calls a subject at random, as a deployment does that replaces machines one by one,
-// or as many callers with tariffs of their own do, and returns what is wrong.
+// or as many callers with their own tariffs do, and returns what is wrong.
 func Run(seed uint64, rates []limits.Rate, steps int, s Subject) error {
 	r := rand.New(rand.NewPCG(seed, uint64(len(rates))))
 	var now time.Duration
@@ -96,7 +96,7 @@ func Run(seed uint64, rates []limits.Rate, steps int, s Subject) error {
 	return Check(rates, grants, empty)
 }
 
-// slowerAndLarger reports whether q is that beside one of rates.
+// slowerAndLarger reports whether q is that next to one of rates.
 func slowerAndLarger(q limits.Rate, rates []limits.Rate) bool {
 	for _, o := range rates {
 		if o.Per/time.Duration(o.Count) < q.Per/time.Duration(q.Count) && o.Burst < q.Burst {
@@ -106,7 +106,7 @@ func slowerAndLarger(q limits.Rate, rates []limits.Rate) bool {
 	return false
 }
 
-// longest returns how long a wait may be: for n to leak from the rate's own full
+// longest returns the longest possible wait: for n to leak from the rate's own full
 // bucket, and if a slower rate has a larger one, for that to drain so far.
 func longest(q limits.Rate, rates []limits.Rate, n int64) time.Duration {
 	t, most := q.Per/time.Duration(q.Count), q.Burst
@@ -120,7 +120,7 @@ func longest(q limits.Rate, rates []limits.Rate, n int64) time.Duration {
 	return time.Duration(most-q.Burst+n)*t + time.Microsecond
 }
 
-// Check returns an error if there is a window with more grants than the laxest of the
+// Check returns an error if there is a window with more admitted units than the laxest of the
 // rates allows alone. Of more than two rates, and where the bucket of one that is
 // slower and larger was empty in the window, it takes the largest capacity and the
 // highest rate.

@@ -2,7 +2,7 @@
 //
 // A recording is a file of JSON lines, each a trace that stands for itself.
 // The tests of a package read those in its testdata or, if the environment
-// variable SLUICE_ORACLE_DIR is set, others of the same names in that folder.
+// variable SLUICE_ORACLE_DIR is set, others of the same names in that directory.
 package oracle
 
 import (
@@ -19,7 +19,7 @@ import (
 	"testing"
 )
 
-// Dir is the environment variable that names another folder of recordings.
+// Dir is the environment variable that names another directory of recordings.
 const Dir = "SLUICE_ORACLE_DIR"
 
 // Lines returns the traces of the recording called name. The test fails if
@@ -73,7 +73,7 @@ type Corruption struct {
 
 // Corruptions returns copies of a trace, in each of which one field of its
 // operation number op, modulo their number, is wrong: a number one higher, a boolean
-// reversed, a string changed, each element of a list by itself, and one unknown field.
+// reversed, a string changed, each element of a list on its own, and one unknown field.
 func Corruptions(t testing.TB, line []byte, op int) []Corruption {
 	t.Helper()
 	var trace struct{ Ops []map[string]any }

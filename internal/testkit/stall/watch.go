@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Least is the shortest gap that counts as a stall: the watch sleeps for 1 ms, and a
+// Least is the shortest gap that is a stall: the watch sleeps for 1 ms, and a
 // machine that does not stall wakes it within another.
 const Least = 3 * time.Millisecond
 
@@ -18,7 +18,7 @@ type Stall struct {
 	Lasted time.Duration
 }
 
-// A Watch is a thread that repeatedly sleeps for 1 ms and measures how long that took. It
+// A Watch is a thread that repeatedly sleeps for 1 ms and measures the time that took. It
 // notices when its processor stalls, and when the process gets no processor. It may be
 // used by many goroutines.
 type Watch struct {
@@ -78,7 +78,7 @@ func (w *Watch) End() {
 	w.done.Wait()
 }
 
-// Longest returns how long the longest of them lasted, and 0 if there are none.
+// Longest returns the duration of the longest of them, and 0 if there are none.
 func Longest(stalls []Stall) (longest time.Duration) {
 	for _, s := range stalls {
 		longest = max(longest, s.Lasted)
@@ -86,7 +86,7 @@ func Longest(stalls []Stall) (longest time.Duration) {
 	return longest
 }
 
-// Total returns how long all of them lasted.
+// Total returns the duration of all of them.
 func Total(stalls []Stall) (total time.Duration) {
 	for _, s := range stalls {
 		total += s.Lasted

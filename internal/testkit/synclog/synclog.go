@@ -36,7 +36,7 @@ func Failed(caller int, at time.Duration, err error) Left { return Left{caller, 
 // New returns an empty log that starts now.
 func New() *Log { return &Log{Start: time.Now()} }
 
-// Call calls f in a goroutine of its own and records when it returned. Call
+// Call calls f in its own goroutine and records when it returned. Call
 // returns when f has returned or everything in the bubble blocks, so that
 // calls arrive in order.
 func (l *Log) Call(caller int, f func() error) {
@@ -50,7 +50,7 @@ func (l *Log) Call(caller int, f func() error) {
 }
 
 // Want compares all calls that ended so far with want. Those of one instant
-// count as simultaneous, because the scheduler may run them in any order. Errors are
+// are treated as simultaneous, because the scheduler may run them in any order. Errors are
 // compared by errors.Is.
 func (l *Log) Want(t testing.TB, want ...Left) {
 	t.Helper()

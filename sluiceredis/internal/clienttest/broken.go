@@ -16,8 +16,8 @@ import (
 	"github.com/sluice-go/sluice/sluiceredis/internal/redistest"
 )
 
-// broken tests what becomes of calls when the server or the way to it breaks. All
-// of it runs at once, each on a server of its own.
+// broken tests what becomes of calls when the server or the way to it breaks. All of it runs in
+// parallel, each on its own server.
 func broken(t *testing.T, lib Library) {
 	for name, test := range map[string]func(t *testing.T, lib Library){
 		"scripts forgotten":     reloads,
@@ -41,8 +41,8 @@ func broken(t *testing.T, lib Library) {
 	}
 }
 
-// Somebody accepts connections and never says anything: callers are told when
-// their time is over, or the store's.
+// Somebody accepts connections and never says anything: callers are told when their time is up, or
+// the store's.
 func nobodyAnswers(t *testing.T, lib Library) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0") // the kernel accepts
 	if err != nil {
@@ -69,7 +69,7 @@ func calls(n int, key string) []sluiceredis.ScriptCall {
 	return list
 }
 
-// A server that forgot its scripts is sent them again, once each, in a pipeline
+// A server that lost its scripts is sent them again, once each, in a pipeline
 // too.
 func reloads(t *testing.T, lib Library) {
 	s := redistest.Start(t)
@@ -95,7 +95,7 @@ func reloads(t *testing.T, lib Library) {
 	}
 }
 
-// texts returns how many scripts a server was sent with their text.
+// texts returns the number of scripts that a server was sent with their text.
 func texts(admin *redis.Client) (n int) {
 	_, _ = fmt.Sscanf(redistest.Info(admin, "cmdstat_eval"), "calls=%d,", &n)
 	return n
@@ -158,7 +158,7 @@ func nothingTwice(t *testing.T, lib Library) {
 	}
 }
 
-// Deadlines are obeyed by a client without a timeout of its own, for one caller
+// Deadlines are obeyed by a client without its own timeout, for one caller
 // and for several, and what happened then is unknown.
 func deadlines(t *testing.T, lib Library) {
 	s := redistest.Start(t)
@@ -251,8 +251,8 @@ func nobodyListens(t *testing.T, lib Library) {
 	}
 }
 
-// What a server refuses is a ServerError and is not asked again: how long to wait
-// is not for a client to say.
+// What a server rejects is a ServerError and is not asked again: the time to wait is not for a
+// client to say.
 func serverErrors(t *testing.T, lib Library) {
 	for _, message := range []string{
 		"LOADING Redis is loading the dataset in memory",

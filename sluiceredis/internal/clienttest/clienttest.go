@@ -42,7 +42,7 @@ const (
 	sec = time.Second
 )
 
-// count is a script that shows how often it ran.
+// count is a script that shows the number of its runs.
 var count = sluiceredis.NewScript("count", "return {redis.call('INCRBY', KEYS[1], ARGV[1])}")
 
 // tests counts tests, which may be run again on the same server.

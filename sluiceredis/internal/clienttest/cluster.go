@@ -27,7 +27,7 @@ func onCluster(t *testing.T, c sluiceredis.Client, addrs []string) {
 	t.Run("strict", func(t *testing.T) { strict(t, c) }) // leaves a key in each slot
 }
 
-// In strict mode each slot has an epoch of its own.
+// In strict mode each slot has its own epoch.
 func strict(t *testing.T, c sluiceredis.Client) {
 	s := must[*sluiceredis.Store](t)(sluiceredis.New(c, sluiceredis.Config{Prefix: prefix(t), Timeout: 10 * sec, Strict: true}))
 	l := must[*sluiceredis.Bucket](t)(s.Bucket("strict", limits.Rate{Burst: 1, Count: 1, Per: time.Hour}))
@@ -118,7 +118,7 @@ func spread(t *testing.T, c sluiceredis.Client, addrs []string) {
 	}
 }
 
-// Keys that no server has all of are refused, and nothing is taken from any.
+// Keys that no server has all of are rejected, and nothing is taken from any.
 func crossSlot(t *testing.T, c sluiceredis.Client) {
 	both := sluiceredis.NewScript("both", "redis.call('INCR', KEYS[1]) redis.call('INCR', KEYS[2]) return {1}")
 	name := prefix(t)

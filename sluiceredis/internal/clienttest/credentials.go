@@ -14,7 +14,7 @@ import (
 	"github.com/sluice-go/sluice/sluiceredis/internal/redistest"
 )
 
-// credentials tests a server that refuses the credentials of a client, as it does
+// credentials tests a server that rejects the credentials of a client, as it does
 // after they were changed: the policy decides the calls, few connections are made,
 // and the server decides again when the credentials are right.
 func credentials(t *testing.T, lib Library) {
@@ -95,7 +95,7 @@ func credentials(t *testing.T, lib Library) {
 	}
 }
 
-// connections returns how many were made to the server so far.
+// connections returns the number of connections made to the server so far.
 func connections(t *testing.T, root *redis.Client) int {
 	t.Helper()
 	info, err := root.Info(bg, "stats").Result()

@@ -82,7 +82,7 @@ func (f *fake) serve(conn net.Conn, message string) {
 	}
 }
 
-// command reads one: a list of texts, each after its length.
+// command reads one: a list of strings, each after its length.
 func command(r *bufio.Reader) ([]string, error) {
 	length := func(mark byte) (int, error) {
 		line, err := r.ReadString('\n')

@@ -117,10 +117,10 @@ func meter(t *testing.T, m limits.Limiter) {
 	if wait := admit(3, false, nil); wait > 100*24*time.Hour || wait < time.Microsecond {
 		t.Errorf("a wait of %v", wait)
 	}
-	admit(2, true, nil) // a refusal took nothing
+	admit(2, true, nil) // a rejection took nothing
 	admit(1, false, nil)
 	admit(0, true, nil)
-	adjust(-2) // what was just taken is given back
+	adjust(-2) // what was just taken is returned
 	admit(3, false, nil)
 	admit(2, true, nil)
 	adjust(3) // beyond the limit
@@ -143,7 +143,7 @@ func meter(t *testing.T, m limits.Limiter) {
 	}()
 }
 
-// All of a gate's limits or none: what one refuses, the others have not lost.
+// All of a gate's limits or none: what one rejects, the others have not lost.
 func inGate(t *testing.T, m limits.Limiter) {
 	other := limits.Must(window.NewSliding(window.Quota{Limit: 2, Window: time.Hour}))
 	gate := must[*sluice.Gate](t)(sluice.New(sluice.Config{
@@ -167,7 +167,7 @@ func inGate(t *testing.T, m limits.Limiter) {
 	}
 }
 
-// Many callers at once get exactly the limit, here through the blocking verbs.
+// Many concurrent callers get exactly the limit, here through the blocking verbs.
 func blocking(t *testing.T, m limits.Limiter) {
 	block := sluice.NewQueue(m)
 	var got atomic.Int64

@@ -25,8 +25,7 @@ func bucket(t *testing.T, s *sluiceredis.Store) *sluiceredis.Bucket {
 }
 
 // underLoad has callers take from the bucket, each for so long at most, while
-// breaking goes on, and returns how many were granted and how many outcomes are
-// unknown.
+// breaking goes on, and returns the number of admitted calls and of unknown outcomes.
 func underLoad(t *testing.T, s *sluiceredis.Store, longest time.Duration, breaking func()) (granted, unknown int64) {
 	t.Helper()
 	l := bucket(t, s)
@@ -64,7 +63,7 @@ func underLoad(t *testing.T, s *sluiceredis.Store, longest time.Duration, breaki
 	return granted, unknown
 }
 
-// compare compares what callers were granted with what the server has lent.
+// compare compares the units that callers obtained with those that the server has leased.
 func compare(t *testing.T, near *sluiceredis.Store, granted, unknown int64) {
 	t.Helper()
 	res := must[limits.Result](t)(bucket(t, near).Take(bg, "k", 0))
@@ -73,7 +72,7 @@ func compare(t *testing.T, near *sluiceredis.Store, granted, unknown int64) {
 	}
 }
 
-// Whatever the network does, nobody is granted what the server does not know of,
+// Whatever the network does, no caller obtains units that the server does not know of,
 // and what the server counted too much is no more than what is unknown.
 func brokenNetwork(t *testing.T, lib Library) {
 	for name, fault := range map[string]redistest.Fault{
@@ -118,8 +117,8 @@ func halfClosed(t *testing.T, lib Library) {
 	compare(t, storeAt(t, lib.Single(t, server.Addr, 0), "load"), granted, unknown)
 }
 
-// A server that forgets its scripts, throws its clients out or stands still is
-// asked again when it is there; nothing is granted that it did not count.
+// A server that loses its scripts, throws its clients out or stands still is
+// asked again when it is there; nothing is admitted that it did not count.
 func misbehaves(t *testing.T, lib Library) {
 	for name, breaks := range map[string]func(s *redistest.Server, c *redis.Client){
 		"SCRIPT FLUSH": func(s *redistest.Server, c *redis.Client) { c.ScriptFlush(bg) },
@@ -151,7 +150,7 @@ func misbehaves(t *testing.T, lib Library) {
 	}
 }
 
-// What is refused is refused with a reason, and nothing is taken.
+// What is rejected is rejected with a reason, and nothing is taken.
 func refuses(t *testing.T, lib Library) {
 	server := redistest.Start(t)
 	admin := admin(t, server.Addr)
@@ -175,13 +174,13 @@ func refuses(t *testing.T, lib Library) {
 	}
 }
 
-// A server that was killed and kept a log knows what it had granted; one that did
-// not begins anew, and no more than one capacity is granted again.
+// A server that was killed and kept a log knows what it had admitted; one that did
+// not starts over, and no more than one capacity is admitted again.
 func killed(t *testing.T, lib Library) {
 	for _, v := range []struct {
 		name string
 		args []string
-		want int64 // granted after the restart, of 5 that were granted before
+		want int64 // admitted after the restart, of 5 that were admitted before
 	}{
 		{"empty", nil, 5},
 		{"appendfsync always", []string{"--appendonly", "yes", "--appendfsync", "always"}, 0},

@@ -17,14 +17,14 @@ type Shared struct {
 	// Apart keeps the two quotas of the subject from being decided in one step.
 	Apart bool
 
-	// Late is how long a question takes.
+	// Late is the duration of a question.
 	Late time.Duration
 
 	// Break makes the server unreachable, and returns what mends it. nil if that
 	// cannot be, or is so already.
 	Break func() (mend func())
 
-	// Away says that the server is away and lets everything through.
+	// Away says that the server is unavailable and lets everything through.
 	Away bool
 }
 
@@ -57,7 +57,7 @@ func Promise(open func(tb testing.TB, l promise.Limits) Shared) promise.Setup {
 		if !shared.Away {
 			left := func(r limits.Result, err error) int64 {
 				if err != nil {
-					return -1 // while the server is away
+					return -1 // while the server is unavailable
 				}
 				return r.Remaining
 			}
@@ -84,7 +84,7 @@ func Promise(open func(tb testing.TB, l promise.Limits) Shared) promise.Setup {
 	}
 }
 
-// take takes n from m or, if n is negative, gives it back.
+// take takes n from m or, if n is negative, returns it.
 func take(tb testing.TB, m limits.Limiter, n int64) {
 	tb.Helper()
 	var wait time.Duration

@@ -9,13 +9,13 @@ import (
 
 // # How do many callers of one key need few round trips?
 //
-// Each with a call of its own, 512 callers of one hot key are 512 scripts, and
+// Each with its own call, 512 callers of one hot key are 512 scripts, and
 // the server runs one after the other. Taking units in advance would need fewer, but
 // what one machine holds is missing on the others.
 //
 // So callers that come while a call for their key is under way gather, and leave with
 // the next one, all of them in one script, in the order in which they came. It decides
-// one after the other, at one instant, as if each had come alone. This is the group
+// one after the other, at the same time, as if each had come alone. This is the group
 // commit of databases, where one write of the log serves all that wait for the disk.
 //
 //	caller   1    2 3 4        5 6
@@ -27,11 +27,10 @@ import (
 // lives as long as callers wait, and in no caller's context: the end of one must not
 // end the others.
 //
-// A caller whose context ends before its call was sent has taken nothing.
-// One whose context ends while the call is under way does not wait, either; if it was
-// granted something, that is given back.
+// A caller whose context ends before its call was sent has taken nothing. One whose context
+// ends while the call is under way does not wait, either; units that it took are returned.
 
-// Most is how many callers leave together. A script that decides for more would
+// Most is the maximum number of callers that leave together. A script that decides for more would
 // keep other keys waiting too long: 1,000 take about 0.3 ms.
 const Most = 1000
 
@@ -42,7 +41,7 @@ type Gatherer[K comparable, O any] struct {
 	// keep the slice.
 	Run func(ctx context.Context, key K, requests []O) error
 
-	// Undo, if not nil, gives back what was taken for callers that had left.
+	// Undo, if not nil, returns what was taken for callers that had left.
 	Undo func(key K, requests []O)
 
 	// Ended returns the error of a caller that leaves with err while its call is under
@@ -50,12 +49,12 @@ type Gatherer[K comparable, O any] struct {
 	Ended func(err error) error
 
 	// Patience, if not nil, returns until when a caller waits for a call that is made for
-	// several, and a context that ends its wait, too, in place of its own. Then its own
+	// several, and a context that ends its wait as well, in place of its own. Then its own
 	// context needs no timer: one timer serves all that wait. If the time has come the
 	// caller leaves as if its context had reached a deadline.
 	Patience func(request O) (ctx context.Context, until time.Time)
 
-	// Units, if not nil, returns how many units a request adds to a call, of which one
+	// Units, if not nil, returns the number of units that a request adds to a call, of which one
 	// has at most MostUnits if it is for several requests.
 	Units     func(request O) int64
 	MostUnits int64
@@ -81,7 +80,7 @@ type waiter[O any] struct {
 
 	// Guarded by the lock of the Gatherer:
 	sent, gone bool
-	answered   bool       // what its call returned is in err, or will be at once
+	answered   bool       // what its call returned is in err, or will be immediately
 	until      time.Time  // zero: no end
 	ahead      *waiter[O] // in the queue
 	behind     *waiter[O]
@@ -236,7 +235,7 @@ func (c *Gatherer[K, O]) gather(key K, g *group[O], batch []*waiter[O]) []*waite
 	return batch
 }
 
-// Waiting returns how many callers wait for the call of a key that is under way.
+// Waiting returns the number of callers that wait for the call of a key that is under way.
 func (c *Gatherer[K, O]) Waiting(key K) int {
 	c.mu.Lock()
 	defer c.mu.Unlock()

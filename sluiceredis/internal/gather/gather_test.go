@@ -59,7 +59,7 @@ func TestGatherer_Do_GathersWhileACallIsUnderWay(t *testing.T) {
 		for i := range 4 {
 			call(i, "a")
 		}
-		call(4, "b") // another key has a call of its own
+		call(4, "b") // another key has its own call
 		if got := fmt.Sprint(d.batches); got != "[[0] [4]]" {
 			t.Fatalf("on their way: %v", got)
 		}
@@ -88,7 +88,7 @@ func TestGatherer_Do_GathersWhileACallIsUnderWay(t *testing.T) {
 }
 
 // A caller that leaves before its call was sent has asked for nothing; what was taken for
-// one that leaves later is given back; the others do not notice.
+// one that leaves later is returned; the others do not notice.
 func TestGatherer_Do_GivesBackForCallersThatLeave(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := &desk{answer: make(chan error)}
@@ -120,7 +120,7 @@ func TestGatherer_Do_GivesBackForCallersThatLeave(t *testing.T) {
 		if errs[2] != nil || errs[4] != nil || len(c.groups) != 0 {
 			t.Errorf("%v, %d groups", errs, len(c.groups))
 		}
-		// After an error there is nothing to give back.
+		// After an error there is nothing to return.
 		for i := range 2 {
 			ctx, cancel := context.WithCancel(bg)
 			defer cancel()

@@ -6,7 +6,7 @@ import (
 )
 
 // A queue is all callers that wait no longer than until some time, the first to leave
-// at its head. Most wait equally long, so that they leave in the order in which they
+// at its head. Most wait equally long, so that they start in the order in which they
 // came, and one timer is enough for all.
 type queue[O any] struct {
 	head, tail *waiter[O]
@@ -14,7 +14,7 @@ type queue[O any] struct {
 	at         time.Time   // when it will; zero: it is not set
 }
 
-// enqueue has w leave when it has waited for too long. The lock is held.
+// enqueue has w start when it has waited for too long. The lock is held.
 func (c *Gatherer[K, O]) enqueue(w *waiter[O]) {
 	q := &c.queue
 	ahead := q.tail
@@ -38,7 +38,7 @@ func (c *Gatherer[K, O]) enqueue(w *waiter[O]) {
 }
 
 // dequeue removes w, if it is there. A timer that is too early by then costs less than
-// one that is set anew for each call. The lock is held.
+// one that is set again for each call. The lock is held.
 func (c *Gatherer[K, O]) dequeue(w *waiter[O]) {
 	if w.until.IsZero() {
 		return

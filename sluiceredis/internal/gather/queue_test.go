@@ -71,7 +71,7 @@ func TestGatherer_Do_Patience(t *testing.T) {
 		want := []struct {
 			left        time.Duration
 			err         string
-			sent, given bool // and given back
+			sent, given bool // and returned
 		}{
 			{10, "<nil>", true, false}, {20, "<nil>", true, false}, {5, "context deadline exceeded", false, false},
 			{15, "ended: context deadline exceeded", true, true}, {12, "ended: context deadline exceeded", true, true},
@@ -90,8 +90,8 @@ func TestGatherer_Do_Patience(t *testing.T) {
 	})
 }
 
-// Many callers come, leave, are cancelled and are sent away at random: each leaves at
-// the first of its ends, and what was taken for one that has left is given back.
+// Many callers come, leave, are canceled and are sent away at random: each leaves at
+// the first of its ends, and what was taken for one that has left is returned.
 func TestGatherer_Do_PatienceOfMany(t *testing.T) {
 	for seed := range uint64(20) {
 		synctest.Test(t, func(t *testing.T) {

@@ -12,7 +12,7 @@ import (
 type Bucket struct {
 	rule     kind.Bucket // of the whole, or of a share
 	whole    *kind.Bucket
-	interval int64 // how many nanoseconds one unit takes to leak
+	interval int64 // the number of nanoseconds in which one unit leaks
 	depth    int64 // and a full bucket
 
 	tag, depthArg, unitArg string
@@ -38,7 +38,7 @@ func NewBucket(rate limits.Rate, old *Bucket) (*Bucket, error) {
 		b.before = old.interval
 	}
 	b.depthArg, b.unitArg = Format(b.depth), Format(b.interval)
-	b.tag = " " + brief(rule.Capacity()) + "@" + brief(b.interval) // which is in the value, behind the instant
+	b.tag = " " + brief(rule.Capacity()) + "@" + brief(b.interval) // which is in the value, behind the time
 	return b, nil
 }
 
@@ -145,7 +145,7 @@ func (s *BucketState) Holds() (remaining, limit int64, reset time.Duration) {
 }
 
 // A BucketHeld is what a process holds of a key: the buckets of the rate used last and of
-// all others, at an instant. That of a share is of the whole.
+// all others, at a time. That of a share is of the whole.
 type BucketHeld struct {
 	BucketState
 	pair      kind.BucketPair

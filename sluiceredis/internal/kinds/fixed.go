@@ -59,7 +59,7 @@ func (w *Fixed) Share(m int64) Rule {
 	return newFixed(w.limit/m, w.window, w.offset)
 }
 
-// A FixedState is how much of a window is used, and when it ends.
+// A FixedState is the used part of a window, and when it ends.
 type FixedState struct {
 	window *Fixed
 	Used   int64
@@ -99,7 +99,7 @@ func (u *fixedUnits) begins(clock int64) int64 {
 	return clock - (clock-u.offset)%u.window
 }
 
-// inForce repairs u at that instant, and reports whether it has not ended.
+// inForce repairs u at that time, and reports whether it has not ended.
 func (u *fixedUnits) inForce(clock int64) bool {
 	// A clock that was put back does not bring the allowance back, and prolongs the
 	// window by no more than its length. Of aligned windows the next may have begun.
@@ -169,8 +169,8 @@ func (w *Fixed) Open(old Held, now time.Duration, c *Clock) Held {
 	return h
 }
 
-// Close keeps nothing of a call that only looks. A window that was refused because of
-// others holds those up, too, while it is asked for.
+// Close keeps nothing of a call that only looks. A window that was rejected because of
+// others delays those as well, while it is asked for.
 func (h *FixedHeld) Close(asked bool) (keep bool) {
 	own := &h.units[0]
 	if *own == h.before && !(asked && len(h.units) > 1) {
@@ -194,8 +194,8 @@ func (h *FixedHeld) Take(n int64) (end int64) {
 	return 0
 }
 
-// count counts so many units more in all windows, or fewer that were admitted at an
-// instant at the earliest, where that is true.
+// count counts so many units more in all windows, or fewer that were admitted at a time at the
+// earliest, where that is true.
 func (h *FixedHeld) count(units, admitted int64) {
 	for i := range h.units {
 		if u := &h.units[i]; units > 0 || admitted >= u.start {
@@ -213,8 +213,8 @@ func (h *FixedHeld) Add(delta int64, age time.Duration, _ int64) (made int64, er
 func (h *FixedHeld) Follow(found State, granted, m int64) {
 	own, n := &h.units[0], h.window.limit
 	if whole, ok := found.(*FixedState); ok {
-		// The window of the server, or what is left of another that holds this one
-		// up, which may be less: a share is never shorter than it was.
+		// The window of the server, or what is left of another that delays this one, which may be
+		// less: a share is never shorter than it was.
 		if start := whole.now + int64(whole.Left/time.Microsecond) - h.window.window; start > own.start || own.used == 0 {
 			if start != own.start {
 				own.used = 0

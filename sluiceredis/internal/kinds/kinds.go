@@ -1,9 +1,9 @@
 // Package kinds is the kinds of limits that sluiceredis decides: what scripts are asked
-// and reply for each, and what a process decides by itself. Each kind is one file here
+// and reply for each, and what a process decides on its own. Each kind is one file here
 // and one in sluiceredis/lua. Nothing here sends, waits or locks.
 //
 // A script reads what a limit holds, decides how many of the requests that arrive
-// together are granted, and replies what it found. Which requests those are, and what
+// together are admitted, and replies what it found. Which requests those are, and what
 // each result is, is computed here from that, for each request in turn. Without a
 // server, and for a local share, the same is computed from what the process holds.
 package kinds
@@ -43,7 +43,7 @@ func (k Kind) String() string {
 	return ""
 }
 
-// Found returns how many numbers a script replies of what a limit of kind k holds.
+// Found returns the number of numbers that a script replies of what a limit of kind k holds.
 func (k Kind) Found() int {
 	if k&(BucketKind|PaceKind) != 0 {
 		return 2
@@ -54,7 +54,7 @@ func (k Kind) Found() int {
 // When reports whether take.lua replies, for each run, when its next request will fit.
 func (k Kind) When() bool { return k == SlidingKind }
 
-// ByEnd reports whether units can be given back only by what Take returned for them.
+// ByEnd reports whether units can be returned only by what Take returned for them.
 func (k Kind) ByEnd() bool { return k == PaceKind }
 
 // A Rule is a limit without its key: a kind and its numbers. It does not change.
@@ -78,7 +78,7 @@ type Rule interface {
 	// Cost returns n units in what scripts count, as a script wants it.
 	Cost(n int64) string
 
-	// Counts returns how long what was granted counts at most.
+	// Counts returns how long what was admitted counts at most.
 	Counts() time.Duration
 
 	// State returns what a script found: the numbers that it replied of the limit, at the
@@ -102,16 +102,14 @@ type Rule interface {
 
 // A State is what a limit holds while requests are decided, one after the other.
 type State interface {
-	// Wait returns 0 if n fit now, limits.Never if they never do, and otherwise
-	// how long until they will.
+	// Wait returns 0 if n fit now, limits.Never if they never do, and otherwise the time until they
+	// will.
 	Wait(n int64) time.Duration
 
-	// Take takes n > 0 that fit, and returns what Correction needs to give
-	// exactly these back, or 0.
+	// Take takes n > 0 that fit, and returns what Correction needs to return exactly these, or 0.
 	Take(n int64) (end int64)
 
-	// Holds returns how many units are left of how many, and how long until all
-	// are.
+	// Holds returns the remaining units, the limit, and the time until all are available.
 	Holds() (remaining, limit int64, reset time.Duration)
 }
 
@@ -129,15 +127,15 @@ type Whener interface {
 type Held interface {
 	State
 
-	// Add takes units whether they fit or not, or gives back −delta of a call that was
-	// admitted age ago. It returns how many units that were.
+	// Add takes units whether they fit or not, or returns −delta of a call that was
+	// admitted age ago. It returns the number of those units.
 	Add(delta int64, age time.Duration, end int64) (made int64, err error)
 
-	// Follow brings a share of one of m up to date with what the server has granted
+	// Follow brings a share of one of m up to date with what the server has admitted
 	// this process and, if found is not nil, with what it holds then.
 	Follow(found State, granted, m int64)
 
-	// Owes returns how many of so many units that a share of one of m has granted it
+	// Owes returns how many of so many units that a share of one of m has admitted it
 	// still holds, and what a script is to add for them.
 	Owes(units, m int64) (held, add int64)
 
@@ -152,7 +150,7 @@ type Held interface {
 	Until() time.Duration
 }
 
-// ErrStranded reports that it is too late to give something back.
+// ErrStranded reports that it is too late to return something.
 var ErrStranded = errors.New("sluiceredis: too late to give back")
 
 // Longest is the longest time in nanoseconds that scripts compute with: 104

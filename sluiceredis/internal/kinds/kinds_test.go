@@ -58,7 +58,7 @@ func (k *key) take(rule Rule, n int64) (res limits.Result, end int64) {
 	return res, end
 }
 
-// Whatever the kind: what Wait says comes true and not earlier, what is given back at once
+// Whatever the kind: what Wait says comes true and not earlier, what is returned immediately
 // is as if it had never been taken, and what Until says does not count is not missed.
 func TestHeld_KeepsItsWord(t *testing.T) {
 	for seed := range uint64(100) {
@@ -105,7 +105,7 @@ func TestHeld_KeepsItsWord(t *testing.T) {
 						}
 					}
 				}
-				k.take(rule, 1) // granted or not, something is held then
+				k.take(rule, 1) // admitted or not, something is held then
 				time.Sleep(k.held.Until() - k.clock.Elapsed())
 				kept, _ := k.take(rule, 0)
 				if fresh, _ := (&key{clock: k.clock}).take(rule, 0); kept != fresh {
@@ -155,7 +155,7 @@ func TestRule_Tag(t *testing.T) {
 	}
 }
 
-// What is too late, or too much for one script, is refused, by what a script is asked and
+// What is too late, or too much for one script, is rejected, by what a script is asked and
 // by what a process holds.
 func TestRule_Correction(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -15,7 +15,7 @@ type Pace struct {
 	args            [2]string
 }
 
-// NewPace returns slots that are one interval apart. missed is how long slots that were
+// NewPace returns slots that are one interval apart. missed is the time for which slots that were
 // not used may be caught up for.
 func NewPace(interval, missed, horizon time.Duration) *Pace {
 	p := &Pace{interval: int64(interval), missed: int64(missed), horizon: int64(horizon)}
@@ -83,7 +83,7 @@ func (s *PaceState) Take(n int64) (end int64) {
 	return s.now + s.free
 }
 
-// Holds returns how many calls of 1 could leave now, and how many after idleness. One
+// Holds returns the number of calls of 1 that could start now, and after idleness. One
 // call may be larger, and pays afterwards.
 func (s *PaceState) Holds() (remaining, limit int64, reset time.Duration) {
 	if s.free <= 0 {
@@ -173,13 +173,13 @@ func (h *PaceHeld) Pauses() Pauses {
 	return p
 }
 
-// Free returns the first free slot: its distance from now, and its instant.
+// Free returns the first free slot: its distance from now, and its time.
 func (h *PaceHeld) Free() (distance, slot int64) { return h.free, h.now + h.free }
 
 // Reserve takes slots of that length from the first free one.
 func (h *PaceHeld) Reserve(takes int64) { h.free += takes }
 
-// Cancel gives slots back, which end at that instant and were reserved under
+// Cancel returns slots, which end at that time and were reserved under
 // that mark, and reports whether no others were reserved after them.
 func (h *PaceHeld) Cancel(end, takes, mark int64) (back bool) {
 	// A slot that is void ends at a mark or before it, so once all marks have passed no
@@ -210,7 +210,7 @@ func (h *PaceHeld) Resume(least int64) {
 	h.next, h.pause, h.mark, h.changed = h.now+h.pace.interval, 0, mark, true
 }
 
-// Sync brings a share up to date with what the server has granted, or what it says of a
+// Sync brings a share up to date with what the server has admitted, or what it says of a
 // pause: slots end at next at least.
 func (h *PaceHeld) Sync(next, pause int64) {
 	h.next, h.pause, h.changed = max(h.next, next), max(h.pause, pause), true

@@ -13,7 +13,7 @@ import (
 // MostSliding is the largest limit of a sliding window.
 const MostSliding = 100_000
 
-// SlidingAtOnce is how many units one script takes from a sliding window at most. They
+// SlidingAtOnce is the number of units that one script takes from a sliding window at most. They
 // keep the server from everything else for some 20 ms; 100,000 took it half a second
 // where it was busy.
 const SlidingAtOnce = 10_000
@@ -79,7 +79,7 @@ func (w *Sliding) Share(m int64) Rule {
 	return newSliding(w.limit/m, w.window)
 }
 
-// A slidingState is how many units are in a window, by a script's reply.
+// A slidingState is the number of units in a window, by a script's reply.
 type slidingState struct {
 	window            *Sliding
 	used, newest, now int64
@@ -117,7 +117,7 @@ type slidingUnits struct {
 	limits []slidingLimit
 }
 
-// A slidingLimit counts until an instant, since the clock began.
+// A slidingLimit counts until a time, since the clock began.
 type slidingLimit struct {
 	n     int64
 	until time.Duration
@@ -131,7 +131,7 @@ func (u *slidingUnits) most() (n int64) {
 	return n
 }
 
-// rule returns the rule of u, for a limit.
+// rule returns the algorithm of u, for a limit.
 func (u *slidingUnits) rule(n int64) kind.Sliding {
 	return kind.Sliding{Limit: n, Window: Micro(min(u.window, math.MaxInt64/1000))}
 }
@@ -220,7 +220,7 @@ func (h *SlidingHeld) Wait(n int64) (wait time.Duration) {
 	fits := func(u *slidingUnits, limit int64) {
 		if n > limit-u.used(h.now) {
 			retry := u.rule(limit).Take(&u.units, h.now, n).RetryAfter
-			if retry == limits.Never { // until that limit does not count any more
+			if retry == limits.Never { // until that limit no longer applies
 				retry = Micro(u.window)
 			}
 			wait = max(wait, retry)

@@ -1,13 +1,13 @@
 package memory
 
 // A lent is a semaphore. Its leases do not expire: their holder is this process, and
-// after a crash there is no other to lend to.
+// after a crash there is no other to lease to.
 type lent struct {
 	used   int64
 	leases map[string]int64 // weights, by id
 }
 
-// Lend lends n permits of the semaphore called name to a lease of that id, and
+// Lend leases n permits of the semaphore called name to a lease of that id, and
 // returns its token, or 0 if they are not free.
 func (m *Memory) Lend(name, id string, n, limit int64) (token int64) {
 	m.mu.Lock()
@@ -26,7 +26,7 @@ func (m *Memory) Lend(name, id string, n, limit int64) (token int64) {
 	return m.token
 }
 
-// Release takes a lease back. A semaphore that has lent nothing is forgotten.
+// Release takes a lease back. A semaphore that has leased nothing is discarded.
 func (m *Memory) Release(name, id string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -41,7 +41,7 @@ func (m *Memory) Release(name, id string) {
 	}
 }
 
-// Semaphores returns how many semaphores have lent something.
+// Semaphores returns the number of semaphores that have leases.
 func (m *Memory) Semaphores() int {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -39,7 +39,7 @@ type shard struct {
 	spare []kinds.Held // were held, and can be used for other keys
 }
 
-// mostSpare is how many are kept in a shard.
+// mostSpare is the number that is kept in a shard.
 const mostSpare = 16
 
 func (s *shard) forget(key string, h kinds.Held) {
@@ -111,7 +111,7 @@ func (m *Memory) lock(key string) *shard {
 	return s
 }
 
-// sweep forgets what does not count any more, among so many keys, which are any.
+// sweep forgets what no longer applies, among so many keys, which are any.
 func (m *Memory) sweep(s *shard, most int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -134,10 +134,10 @@ func (m *Memory) sweep(s *shard, most int) {
 	}
 }
 
-// A tab is what was granted here and not reported to the server.
+// A tab is what was admitted here and not reported to the server.
 type tab struct {
 	units int64         // that are to be reported
-	last  time.Duration // when anything was granted last
+	last  time.Duration // when anything was admitted last
 	until time.Duration // it counts so long
 }
 
@@ -149,10 +149,10 @@ func (s *shard) tab(key string, now time.Duration) *tab {
 	return nil
 }
 
-// Note records that units of the key were granted here that count for so long at most.
+// Note records that units of the key were admitted here that count for so long at most.
 func (h *Hold) Note(units int64, counts time.Duration) { h.shard.note(h.key, units, counts, h.now) }
 
-// Note records that units were granted here that count for so long at most.
+// Note records that units were admitted here that count for so long at most.
 func (m *Memory) Note(key string, units int64, counts time.Duration) {
 	s := m.lock(key)
 	defer s.mu.Unlock()
@@ -168,7 +168,7 @@ func (s *shard) note(key string, units int64, counts, now time.Duration) {
 	t.units, t.last, t.until = t.units+units, now, now+min(counts, math.MaxInt64-now)
 }
 
-// Unreported returns how many units are to be reported to the server, and forgets them.
+// Unreported returns the number of units that are to be reported to the server, and forgets them.
 func (m *Memory) Unreported(key string) (units int64) {
 	s := m.lock(key)
 	defer s.mu.Unlock()
@@ -178,8 +178,8 @@ func (m *Memory) Unreported(key string) (units int64) {
 	return units
 }
 
-// Unnote takes up to n off what is to be reported, and returns how many. own reports
-// whether what was admitted age ago may have been granted here.
+// Unnote takes up to n off what is to be reported, and returns its number. own reports
+// whether what was admitted age ago may have been admitted here.
 func (m *Memory) Unnote(key string, n int64, age time.Duration) (off int64, own bool) {
 	s := m.lock(key)
 	defer s.mu.Unlock()
@@ -192,7 +192,7 @@ func (m *Memory) Unnote(key string, n int64, age time.Duration) (off int64, own 
 	return off, own
 }
 
-// Keys returns how many keys are kept.
+// Keys returns the number of keys that are kept.
 func (m *Memory) Keys() (n int) {
 	for i := range m.shards {
 		s := &m.shards[i]

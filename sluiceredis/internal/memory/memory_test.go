@@ -87,7 +87,7 @@ func TestMemory_Open_KeepsNothingOfALook(t *testing.T) {
 	})
 }
 
-// Units are reported once, and not when they do not count any more.
+// Units are reported once, and not when they no longer apply.
 func TestMemory_Unreported(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := New()

@@ -1,4 +1,4 @@
-// Package outage knows which servers are away.
+// Package outage knows which servers are unavailable.
 package outage
 
 import (
@@ -12,7 +12,7 @@ import (
 //
 // A server that does not answer costs each call its deadline. After some failures
 // in a row, of whatever call, it is taken to be away and not asked: calls are
-// decided at once, by another rule. After a while the next call is a probe: it is sent,
+// decided immediately, by another rule. After a while the next call is a probe: it is sent,
 // and the others still follow that rule until it was answered. Then all are sent again;
 // else the while is twice as long, up to a longest one.
 //
@@ -25,13 +25,13 @@ import (
 // caller leaves says nothing, and the next call is one.
 //
 // A server that hangs is silent, and to wait for failures would cost each caller its
-// deadline. So it is away as soon as one caller has left because of the silence, see Hangs.
+// deadline. So it is unavailable as soon as one caller has left because of the silence, see Hangs.
 // The calls that such callers have left are still under way, and an answer to any of them
 // ends the outage, as that of a probe does.
 //
-// Of several servers each is away on its own.
+// Of several servers each is unavailable on its own.
 
-// ShortestRetry is how long a server is left alone at first.
+// ShortestRetry is the time for which a server is left alone at first.
 const ShortestRetry = 50 * time.Millisecond
 
 // A Mode is the state of a server, and so says what decides.
@@ -54,16 +54,16 @@ const (
 	NotThese                  // it can, but not for these keys: they are on their way to another one, or forbidden
 )
 
-// A Breaker remembers which servers are away. While none is, and none has just
+// A Breaker remembers which servers are unavailable. While none is, and none has just
 // failed, a call costs it one atomic load.
 type Breaker struct {
-	failures int           // as many in a row, and a server is away
+	failures int           // as many in a row, and a server is unavailable
 	longest  time.Duration // between probes
 
 	trouble atomic.Int64 // len(places)
 	mu      sync.Mutex
 	places  map[string]*Place
-	outages uint64 // how often one was away
+	outages uint64 // the number of outages
 	probes  uint64
 	swept   time.Time
 	events  events
@@ -73,7 +73,7 @@ type Breaker struct {
 type Place struct {
 	name     string
 	mode     Mode
-	hangs    bool // it is away because it was silent
+	hangs    bool // it is unavailable because it was silent
 	failures int
 	since    time.Time     // it was first away
 	next     time.Time     // it is left alone until then
@@ -82,17 +82,16 @@ type Place struct {
 	cause    error         // of the last failure
 }
 
-// New returns a breaker. After so many failures in a row a server is away; longest is the
+// New returns a breaker. After so many failures in a row a server is unavailable; longest is the
 // longest time between two probes. notify, if not nil, is called for the begin of each
-// outage, with its cause, and for its end, with nil: one call after the other, in a
-// goroutine of its own.
+// outage, with its cause, and for its end, with nil: one call after the other, in its own goroutine.
 func New(failures int, longest time.Duration, notify func(server string, err error)) *Breaker {
 	return &Breaker{failures: failures, longest: longest, places: map[string]*Place{}, events: events{notify: notify}}
 }
 
 // A Refusal is why a call may not be sent.
 type Refusal struct {
-	Since time.Duration // how long the server has been away
+	Since time.Duration // the time since the server became unavailable
 	Retry time.Duration // when it is worth asking again
 	Cause error         // the last failure
 }
@@ -103,7 +102,7 @@ func (b *Breaker) Enter(name string) (probe *Place, no *Refusal) {
 	if b.trouble.Load() == 0 {
 		return nil, nil
 	}
-	defer b.events.flush() // also of a server that was forgotten
+	defer b.events.flush() // also of a server that was removed
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	now := time.Now()
@@ -124,7 +123,7 @@ func (b *Breaker) Enter(name string) (probe *Place, no *Refusal) {
 	return nil, &Refusal{now.Sub(p.since), max(time.Millisecond, p.next.Sub(now)), p.cause}
 }
 
-// Trouble reports whether any server is away, or has just failed.
+// Trouble reports whether any server is unavailable, or has just failed.
 func (b *Breaker) Trouble() bool { return b.trouble.Load() > 0 }
 
 // Away reports whether a call for name would not be sent, or would be a probe.
@@ -159,7 +158,7 @@ func (b *Breaker) Leave(name string, probe *Place, v Verdict, cause error) {
 		if p != nil && (probe != nil || p.mode == Asking || p.hangs) {
 			b.forget(p)
 		}
-	case p != nil && p.mode != Asking: // it was sent before the server was away
+	case p != nil && p.mode != Asking: // it was sent before the server was unavailable
 	default:
 		p = b.failed(p, name, cause)
 		p.failures++
@@ -208,7 +207,7 @@ func (b *Breaker) begin(p *Place) {
 }
 
 // alone leaves p alone for a while, which differs between machines, so that
-// they do not all probe at once.
+// they do not all probe at the same time.
 func (b *Breaker) alone(p *Place) {
 	p.hangs, p.next = false, time.Now().Add(p.wait-rand.N(p.wait/4+1))
 	b.change(p, Away, p.cause)
@@ -231,7 +230,7 @@ func (b *Breaker) change(p *Place, m Mode, cause error) {
 	p.mode = m
 }
 
-// sweep forgets servers that no call has wanted for long: after a failover their
+// sweep removes servers that no call has wanted for long: after a failover their
 // keys are elsewhere. The lock is held.
 func (b *Breaker) sweep(now time.Time) {
 	if now.Sub(b.swept) < b.longest {
@@ -245,8 +244,7 @@ func (b *Breaker) sweep(now time.Time) {
 	}
 }
 
-// Counts returns how many servers are away, how often one went away, and how many calls
-// were probes.
+// Counts returns the number of unavailable servers, of outages, and of calls that were probes.
 func (b *Breaker) Counts() (away int64, outages, probes uint64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

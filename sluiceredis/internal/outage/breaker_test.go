@@ -15,7 +15,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 var errDown = errors.New("down")
 
-// A server is away after so many failures in a row, and each probe that fails doubles the
+// A server is unavailable after so many failures in a row, and each probe that fails doubles the
 // time until the next. An answer of a call that is no probe does not end an outage.
 func TestBreaker(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -77,7 +77,7 @@ func TestBreaker(t *testing.T) {
 }
 
 // A probe whose caller leaves says nothing, and the next call is one. A server for which
-// no call came for long is forgotten.
+// no call came for long is discarded.
 func TestBreaker_Enter_AfterAProbeWithoutAResult(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := New(1, time.Second, nil)
@@ -98,7 +98,7 @@ func TestBreaker_Enter_AfterAProbeWithoutAResult(t *testing.T) {
 	})
 }
 
-// A server that hangs is away from the first caller on that has left. Each probe that is left
+// A server that hangs is unavailable from the first caller on that has left. Each probe that is left
 // doubles the time until the next, and an answer to any call that was left ends the outage.
 func TestBreaker_Hangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

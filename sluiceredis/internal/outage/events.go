@@ -33,7 +33,7 @@ func (q *events) add(e event) {
 	q.pending.Add(1)
 }
 
-// flush reports what waits, in a goroutine of its own unless there is one. The caller's
+// flush reports what waits, in its own goroutine unless there is one. The caller's
 // own would not do: other callers of its key wait for it, and if notify asks for that key
 // it would wait for itself.
 func (q *events) flush() {

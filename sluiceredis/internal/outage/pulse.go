@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// A Pulse remembers when servers were last heard, and how long they usually take to answer.
+// A Pulse remembers when servers were last heard, and the time they usually take to answer.
 // Its zero value has heard none.
 type Pulse struct {
 	mu     sync.Mutex
@@ -17,7 +17,7 @@ type beat struct {
 	usual time.Duration
 }
 
-// idle is how long after an answer a call may need a new connection, which takes several
+// idle is the time after an answer at which a call may need a new connection, which takes several
 // round trips.
 const idle = time.Minute
 
@@ -50,7 +50,7 @@ func (p *Pulse) Last(name string) time.Time {
 	return time.Time{}
 }
 
-// Patience returns after how much silence the server at name is taken to be away: four
+// Patience returns the silence after which the server at name is taken to be away: four
 // times what is usual, from least to longest. It is longest if the server was not heard
 // lately, unless the call is a probe, for which nobody else waits.
 func (p *Pulse) Patience(name string, probe bool, least, longest time.Duration) time.Duration {

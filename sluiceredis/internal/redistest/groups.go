@@ -121,7 +121,7 @@ func StartSentinels(t testing.TB, name, addr string, n, replicas int, down time.
 	return all
 }
 
-// slots is how many slots a cluster has.
+// slots is the number of slots of a cluster.
 const slots = 16384
 
 // StartCluster starts a cluster of n masters, each with its share of the slots in
@@ -131,7 +131,7 @@ func StartCluster(t testing.TB, n int, args ...string) []*Server {
 	var all []*Server
 	var buses []string
 	for i := range n {
-		// Beside the port there is another for the bus; what it is by itself,
+		// Next to the port there is another for the bus; what it is on its own,
 		// 10,000 more, need not be one.
 		bus, err := freeAddr()
 		if err != nil {

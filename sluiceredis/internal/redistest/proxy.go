@@ -16,7 +16,7 @@ type Fault struct {
 	DropCalls bool          // what clients send goes nowhere
 	DropReply bool          // what the server replies goes nowhere
 	Trickle   time.Duration // replies come one byte each so often
-	Refuse    bool          // connections are reset at once
+	Refuse    bool          // connections are reset immediately
 }
 
 // A Proxy stands between clients and a server, and breaks what it is told to.
@@ -73,7 +73,7 @@ func reset(c net.Conn) {
 	_ = c.Close()
 }
 
-// Dropped returns how often something went nowhere.
+// Dropped returns the number of times something went nowhere.
 func (p *Proxy) Dropped() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -119,9 +119,9 @@ func (p *Proxy) accept() {
 	}
 }
 
-// copy copies through pass until either side ends. A stream that lost something
-// ends at what comes next and is not lost, as streams do: what follows would be
-// taken for what is missing.
+// copy copies through pass until either side ends. A stream that lost something ends at
+// what comes next and is not lost, as streams do: what follows would be mistaken for the
+// missing part.
 func (p *Proxy) copy(to, from net.Conn, pass func(to io.Writer, data []byte, lost bool) (bool, error)) {
 	buf, lost := make([]byte, 64<<10), false
 	for {

@@ -90,8 +90,8 @@ func Need(t testing.TB) {
 	}
 }
 
-// Shared returns a server that all tests of the binary share. Each must use keys
-// of its own, and leave the server as it is.
+// Shared returns a server that all tests of the binary share. Each must use its own keys, and leave
+// the server as it is.
 func Shared(t testing.TB) *Server {
 	t.Helper()
 	Need(t)
@@ -107,8 +107,8 @@ func Shared(t testing.TB) *Server {
 	return shared.server
 }
 
-// Start starts a server for one test, with those arguments beside the usual
-// ones, and ends it with the test.
+// Start starts a server for one test, with those arguments in addition to the usual ones, and ends
+// it with the test.
 func Start(t testing.TB, args ...string) *Server {
 	t.Helper()
 	Need(t)
@@ -234,7 +234,7 @@ func (s *Server) Process() *os.Process {
 	return p
 }
 
-// Dir returns the folder in which the server keeps its files.
+// Dir returns the directory in which the server keeps its files.
 func (s *Server) Dir() string { return s.dir }
 
 // Kill ends the server as kill -9 does, and returns when it has ended.
@@ -243,7 +243,7 @@ func (s *Server) Kill() {
 	<-s.done
 }
 
-// Restart starts the server again, on the same port and in the same folder.
+// Restart starts the server again, on the same port and in the same directory.
 func (s *Server) Restart(t testing.TB) {
 	t.Helper()
 	if err := s.run(); err != nil {

@@ -44,7 +44,7 @@ func inAny(at []int64, window time.Duration) int {
 	return most
 }
 
-// grants returns when each call was granted: in nanoseconds since 1970, by the
+// grants returns when each call was admitted: in nanoseconds since 1970, by the
 // server's clock, sorted. For a pacer that is its slot.
 func grants(kind string, scripts []script) (at []int64) {
 	for _, s := range scripts {
@@ -62,14 +62,14 @@ func grants(kind string, scripts []script) (at []int64) {
 	return at
 }
 
-// explain repeats scripts with the plainest model, which for both limits is one
-// instant: that of the next free slot, or at which the bucket is empty. It returns
-// an error about the first answer that is not what the model says. Scripts must
-// have been run on a limit that nobody else used, and that begins unused.
+// explain repeats scripts with the plainest model, which for both limits is one point in time: that
+// of the next free slot, or at which the bucket is empty. It returns an error about the first
+// answer that is not what the model says. Scripts must have been run on a limit that nobody else
+// used, and that begins unused.
 func explain(scripts []script) error {
 	scripts = slices.Clone(scripts)
-	// Those of one microsecond came in an order that what they granted tells: a
-	// refusal before the grant that follows it at the same state.
+	// Those of one microsecond came in an order that what they admitted tells: a
+	// rejection before the grant that follows it at the same state.
 	slices.SortFunc(scripts, func(a, b script) int {
 		return cmp.Or(cmp.Compare(a.Now, b.Now), cmp.Compare(a.Before, b.Before), cmp.Compare(a.Granted, b.Granted))
 	})
@@ -91,8 +91,8 @@ func explain(scripts []script) error {
 	return nil
 }
 
-// early returns by how much the earliest departure came before it could: at any
-// instant no more may have left than were granted. Both are sorted, and in
+// early returns the time by which the earliest departure came before it could: at any
+// time no more may have left than were admitted. Both are sorted, and in
 // nanoseconds of the same clock.
 func early(departures, granted []int64) time.Duration {
 	most := int64(0)

@@ -10,7 +10,7 @@
 //   - how much of the rate was delivered. Both limits make up 50 ms in which a
 //     process did not get to run: the bucket holds as much, and calls of the pacer
 //     may be as late;
-//   - whether the limit was kept: in all windows of the grants, by the clock of the
+//   - whether the limit was kept: in all windows of the admitted units, by the clock of the
 //     Redis, exactly; and by how much the calls came closer together where they
 //     arrived, which is for the scheduler to answer for;
 //   - whether a model, which knows nothing of Redis, repeats every answer of every
@@ -18,7 +18,7 @@
 //   - what it cost: round trips and processor time.
 //
 // It exits with 1 if a limit was not kept or an answer is not what the model says.
-// How fast a machine is and how punctual is printed and not judged.
+// The speed and punctuality of a machine is printed and not judged.
 package main
 
 import (
@@ -40,7 +40,7 @@ type options struct {
 	Rate       int64 // per second
 	For        time.Duration
 	Late       time.Duration // of the pacer: see sluiceredis.PacerConfig
-	Tolerance  time.Duration // by how much calls may arrive closer together
+	Tolerance  time.Duration // the time by which calls may arrive closer together
 }
 
 func main() {

@@ -166,7 +166,7 @@ func measure(ctx context.Context, kind string, o options) (f figures, err error)
 	return f, nil
 }
 
-// processorTime returns how much a Redis has used, 0 if it does not say.
+// processorTime returns the processor time that a Redis has used, 0 if it does not say.
 func processorTime(ctx context.Context, c *redis.Client) time.Duration {
 	var all float64
 	for line := range strings.Lines(c.Info(ctx, "cpu").Val()) {

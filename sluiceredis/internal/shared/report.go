@@ -14,8 +14,8 @@ func (f *figures) kept() bool {
 		f.failed == 0 && len(f.granted) == len(f.departures)+int(f.lost)
 }
 
-// delivered returns how many calls per second arrived, between the first and the
-// last; without the burst, which came at once.
+// delivered returns the number of calls per second that arrived, between the first and the
+// last; without the burst, which came together.
 func (f *figures) delivered() float64 {
 	n := len(f.arrivals)
 	if n < 2 {
@@ -24,7 +24,7 @@ func (f *figures) delivered() float64 {
 	return float64(int64(n)-f.burst) / time.Duration(f.arrivals[n-1]-f.arrivals[0]).Seconds()
 }
 
-// closer returns by how much calls came closer together, where they arrived, than
+// closer returns the time by which calls came closer together, where they arrived, than
 // the limit lets them go.
 func (f *figures) closer() time.Duration {
 	return time.Duration(max(0, worst(f.arrivals, f.interval)-f.burst*f.interval))

@@ -49,9 +49,9 @@ func TestWorst(t *testing.T) {
 		{[]int64{5}, 10},
 		{[]int64{0, 10, 20, 30}, 10},
 		{[]int64{0, 9, 20, 30}, 11},
-		{[]int64{0, 10, 20, 21, 30, 40}, 20}, // the fourth is 9 early, and those after it have to make up for it
+		{[]int64{0, 10, 20, 21, 30, 40}, 20}, // the fourth is 9 early, and those after it have to catch up on it
 		{[]int64{0, 100, 101, 102, 200}, 28}, // what was not used before does not count
-		{[]int64{7, 7, 7, 7}, 40},            // four at once
+		{[]int64{7, 7, 7, 7}, 40},            // four together
 		{[]int64{0, 0, 0, 0, 10, 20, 20}, 50},
 	} {
 		// The plain way: every window there is.

@@ -11,10 +11,9 @@ import (
 	"github.com/sluice-go/sluice/sluiceredis"
 )
 
-// What was granted is read from the wire, by code that shares nothing with that
-// which decides: a script that granted too much could not hide it here. See
-// lua/pacer.lua and lua/take.lua for what arguments and replies
-// are.
+// What was admitted is read from the wire, by code that shares nothing with that which
+// decides: a script that admitted too much could not hide it here. See lua/pacer.lua and
+// lua/take.lua for what arguments and replies are.
 
 // A script is a call of one that was answered.
 type script struct {
@@ -22,7 +21,7 @@ type script struct {
 	Before  int64   // ns: how far the next slot was ahead, or the bucket from empty
 	Granted int64   // how many requests
 	Reply   int64   // as many as the script said itself
-	Costs   []int64 `json:",omitempty"` // ns, of those granted, in order
+	Costs   []int64 `json:",omitempty"` // ns, of those admitted, in order
 }
 
 // wire is a Client that notes what goes through it.

@@ -18,7 +18,7 @@ import (
 	"github.com/sluice-go/sluice/sluiceredis"
 )
 
-// A worker is a process of its own. It is told what to do in one line of JSON, says
+// A worker is its own process. It is told what to do in one line of JSON, says
 // that it is ready, begins when it is told "go", and ends with what it has seen, in
 // JSON.
 
@@ -35,7 +35,7 @@ type order struct {
 	For, Late                time.Duration
 }
 
-// burst is how many calls the leaky bucket holds. It must last for longer than
+// burst is the number of calls that the leaky bucket holds. It must last for longer than
 // callers need to notice that there is room; 50 ms at the rate.
 func burst(rate int64) int64 { return max(1, rate/20) }
 
@@ -131,8 +131,8 @@ func (w *worker) call() error {
 	return err
 }
 
-// run has all goroutines call, through the limit, until the time is over. Nobody is
-// cancelled then: who waits goes once more.
+// run has all goroutines call, through the limit, until the time is up. Nobody is
+// canceled then: who waits goes once more.
 func (w *worker) run() seen {
 	var mu sync.Mutex
 	var s seen

@@ -7,7 +7,7 @@ import (
 	"sync"
 )
 
-// Count is how many slots a Redis Cluster has.
+// Count is the number of slots of a Redis Cluster.
 const Count = 16384
 
 // Of returns the slot of key. Of a key with braces only what is in the first
@@ -45,7 +45,7 @@ var crcTable = sync.OnceValue(func() *[256]uint16 {
 	return &table
 })
 
-// Tags returns for each slot a short text that lies in it: the first of the numbers
+// Tags returns for each slot a short string that lies in it: the first of the numbers
 // 0, 1, 2, … in base 36. They are part of the names of keys, and must stay.
 var Tags = sync.OnceValue(func() *[Count]string {
 	var all [Count]string
