@@ -46,7 +46,7 @@ type Aside struct {
 	Changed func(GroupState)
 }
 
-// A GroupState is what [Aside] says about a group.
+// A GroupState is the answer of [Aside] about a group.
 type GroupState struct {
 	Group   string    // as returned by Config.Group
 	Why     error     // the last failure; nil: the group is not set aside any more
@@ -83,7 +83,7 @@ func haltError(group string, attempts int, why error) error {
 	return fmt.Errorf("%w: %d attempts in a row%s failed, the last: %w", ErrHalted, attempts, group, why)
 }
 
-// healthOf returns what an outcome says about the server.
+// healthOf returns the health of the server as shown by an outcome.
 func healthOf(s state, err error) health {
 	switch {
 	case s == unfinished || errors.Is(err, ErrAside):

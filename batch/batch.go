@@ -80,7 +80,7 @@ type Config[In any] struct {
 	// with a Log, except that the key of a string is the string.
 	Key func(item In) string
 
-	// Tally, if not nil, counts what happens. It can be read at any time.
+	// Tally, if not nil, counts the outcomes. It can be read at any time.
 	Tally *Tally
 
 	// Paced says that the function itself passes the gate, for example with an
@@ -93,7 +93,7 @@ type Config[In any] struct {
 	Paced bool
 }
 
-// check returns what is wrong with c.
+// check returns an error if c is invalid.
 func (c Config[In]) check() error {
 	var zero In
 	_, text := any(zero).(string)

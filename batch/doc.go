@@ -9,10 +9,10 @@
 //		Halt: batch.Halt{FailPercent: 10},
 //	})
 //
-// [ForEach] calls a function for each item of an iter.Seq; [Map] also yields what the
-// function returned. The input is read only when there is room for another item, so it
-// may be endless, and a million items take no more memory than a thousand. Items start
-// in the order of the input. Each is retried as by [sluice.RetryValue].
+// [ForEach] calls a function for each item of an iter.Seq; [Map] also yields the result of the
+// function. The input is read only when there is room for another item, so it may be endless, and a
+// million items take no more memory than a thousand. Items start in the order of the input. Each is
+// retried as by [sluice.RetryValue].
 //
 // # Groups
 //

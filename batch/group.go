@@ -23,7 +23,7 @@ type place struct {
 	waiting   *list.Element // in scheduler.fresh, nil if not there
 }
 
-// A group is what the scheduler knows of the items of one group.
+// A group is the scheduler's state of the items of one group.
 type group struct {
 	name   string
 	held   []*place // in the order of the input

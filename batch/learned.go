@@ -21,7 +21,7 @@ const learnedBegin = `{"learned":`
 
 const noteEvery = 10 * time.Second
 
-// A lesson is what a gate had learned.
+// A lesson is the learned state of a gate.
 type lesson struct {
 	Learned json.RawMessage `json:"learned"`
 	Gate    string          `json:"gate"`
@@ -49,7 +49,7 @@ func (r *run[In, Out]) recall() {
 	}
 }
 
-// note writes what the gate has learned since it was last written.
+// note writes the changes of the learned limit since it was last written.
 func (r *run[In, Out]) note(end bool) {
 	s := r.gate.Stats()
 	if s.Learned == nil || s.Learned.Changes == r.lessons.changes || !end && time.Since(r.lessons.at) < noteEvery {

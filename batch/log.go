@@ -51,7 +51,7 @@ const (
 type LogConfig struct {
 	Mode Mode
 
-	// Config describes what is done with the items, such as a command and a
+	// Config describes how items are processed, such as a command and a
 	// version, so that a log is not resumed with something else. Only 64 bits of
 	// its SHA-256 are written, because it may contain passwords.
 	Config string
@@ -108,7 +108,7 @@ func digestOf(key string) digest {
 	return digest(sum[:16])
 }
 
-// known is what a log knew of a key when it was opened.
+// known is the state of a key in a log when it was opened.
 type known struct {
 	ok   bool   // the last entry
 	runs uint16 // entries, less the items that were skipped for them
@@ -260,7 +260,7 @@ func (l *Log) append(v any) error {
 	return l.write(l.line.Bytes())
 }
 
-// write writes to the end of the file. If it fails, it tries to remove what was written;
+// write writes to the end of the file. If it fails, it tries to remove the incomplete line;
 // OpenLog would do so as well.
 func (l *Log) write(b []byte) error {
 	if _, err := l.file.Write(b); err != nil {
@@ -275,7 +275,7 @@ func (l *Log) write(b []byte) error {
 	return nil
 }
 
-// sync waits until what was written is on the disk, in the file that the name of the log
+// sync waits until all written lines are on the disk, in the file that the name of the log
 // stands for. After an error of it or of write nothing more is written.
 func (l *Log) sync() error {
 	if !l.dirty || l.err != nil {
@@ -293,7 +293,7 @@ func (l *Log) sync() error {
 	return nil
 }
 
-// there reports whether what is written can be found under the name of the log.
+// there reports whether the written lines can be found under the name of the log.
 func (l *Log) there() bool {
 	ours, err := l.file.Stat()
 	if err != nil {

@@ -281,7 +281,7 @@ func (r *run[In, Out]) done(res result[In, Out]) {
 	<-r.room
 }
 
-// syncLog writes what is left to write, and waits for the disk. end says that the batch has
+// syncLog writes the remaining lines, and waits for the disk. end says that the batch has
 // ended.
 func (r *run[In, Out]) syncLog(end bool) {
 	if r.cfg.Log == nil {

@@ -296,7 +296,7 @@ func (s *scheduler) unwait(p *place) {
 	}
 }
 
-// A health is what an outcome says about the group of its item.
+// A health is the verdict of an outcome on the group of its item.
 type health int
 
 const (
@@ -305,7 +305,7 @@ const (
 	unwell
 )
 
-// judge records what the outcome of an item says about its group. It returns why the batch
+// judge records the verdict of an item's outcome on its group. It returns why the batch
 // must end, or nil.
 func (s *scheduler) judge(now time.Time, p *place, h health, why error) (halt error) {
 	s.arrived(p)

@@ -22,7 +22,7 @@ type Stats struct {
 	Queued, Service sluice.WaitTime
 }
 
-// A Tally counts what one or more batches do. Its zero value is ready to use. It is safe
+// A Tally counts the outcomes of one or more batches. Its zero value is ready to use. It is safe
 // for use by multiple goroutines and must not be copied.
 type Tally struct {
 	mu sync.Mutex

@@ -1,13 +1,12 @@
-// Package ext has no code. The packages below it are for authors of stores and exporters: of
-// what keeps limits, such as a database, and lets gates of several processes share what they
-// learn, and of what shows gates elsewhere. The modules sluiceredis and observe/live are made
-// of them. Programs that only use limits do not import them.
+// Package ext has no code. The packages below it are for authors of stores and exporters: of stores
+// of limits, such as a database, and lets gates of several processes share learned limits, and of
+// programs that show gates elsewhere. The modules sluiceredis and observe/live are made of them.
+// Programs that only use limits do not import them.
 //
 //	kind      the rule of each kind of limit, pure
 //	peers     what gates tell each other about a learned limit, and how it is divided
 //	wording   how times and numbers are written, and texts of others made fit to be shown
 //
-// They promise less than the rest of the module: a release may change or remove what is in
-// them, and its notes say so. A module that imports one requires the version that it was
-// tested with.
+// They promise less than the rest of the module: a release may change or remove their contents, and
+// its notes say so. A module that imports one requires the version that it was tested with.
 package ext

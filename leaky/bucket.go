@@ -14,7 +14,7 @@ import (
 	"github.com/sluice-go/sluice/limits"
 )
 
-// A Bucket allows what fits into it and rejects the rest, immediately. A new one is
+// A Bucket allows calls that fit into it and rejects the rest, immediately. A new one is
 // empty: all of its capacity is available.
 //
 // Most programs need only [Bucket.Take]. A Bucket is also a limits.Limiter, for a
@@ -35,7 +35,7 @@ type Bucket struct {
 	bell    bell.Bell
 }
 
-// A state is a rate and what was taken while it was current. The two change
+// A state is a rate and the units taken while it was current. The two change
 // together, so that no call decides by an old rate on a new level: SetRate
 // first closes the old state, which no compare-and-swap outlives, for good.
 //
@@ -226,13 +226,13 @@ func (b *Bucket) Rate() limits.Rate { return b.state.Load().rate }
 // SetRate changes the rate, for calls from now on. It returns an error and changes
 // nothing where [New] returns one.
 //
-// What is in the bucket stays there, in units: of 12 that a bucket of 16 holds, a
+// The level of the bucket is kept, in units: of 12 that a bucket of 16 holds, a
 // bucket of 20 holds 12, and they leak at the new rate. But a bucket is never fuller
 // than full, so a bucket of 4 holds 4. The other 8 are remembered until they would
 // have leaked: if the rate is changed back they are in the bucket again. So in
 // any time no more is allowed than the laxest of the rates would allow alone,
 // however often the rate changes; see [Keyed.TakeRate] for rates of which none is the
-// laxest. What [Bucket.Adjust] took beyond the capacity stays a debt, in units.
+// laxest. Units that [Bucket.Adjust] took beyond the capacity stays a debt, in units.
 func (b *Bucket) SetRate(rate limits.Rate) error {
 	rule, err := newRule(rate)
 	if err != nil {
@@ -262,13 +262,13 @@ func (b *Bucket) Admit(ctx context.Context, n int64) (wait time.Duration, err er
 	return res.Wait()
 }
 
-// Adjust corrects by delta what was taken. A negative delta returns units: the bucket is
+// Adjust corrects the number of taken units by delta. A negative delta returns units: the bucket is
 // then as if so much had never been taken, but never emptier than empty, so a delta of
 // -math.MaxInt64 empties it. A positive delta takes without asking, beyond the capacity
 // if need be; nothing fits then before the bucket has drained far enough.
 //
-// Adjust never fails, and ignores age and whether ctx is done: what is returned must
-// not be lost because its caller gave up.
+// Adjust never fails, and ignores age and whether ctx is done: returned units must not be lost
+// because its caller gave up.
 func (b *Bucket) Adjust(ctx context.Context, delta int64, age time.Duration) error {
 	b.adjust(delta)
 	if bell.Loud(ctx, delta) {

@@ -40,14 +40,14 @@ type Keyed[K comparable] struct {
 	bells   bell.Keyed[K]
 }
 
-// A setting is a rate with what follows from it. It does not change.
+// A setting is a rate with the values derived from it. It does not change.
 type setting struct {
 	kind.Bucket
 	rate   limits.Rate
 	packed packed // 0 if it is too wide
 }
 
-// water is what is stored of one key: the bucket of the rate with which it was last
+// water is the stored state of one key: the bucket of the rate with which it was last
 // used. That of other rates is in Keyed.rests.
 type water struct {
 	tat  time.Duration // when its bucket will be empty, since the epoch of the map
@@ -164,7 +164,7 @@ func (k *Keyed[K]) pair(key K, w water, r *setting, now time.Duration) (p kind.B
 		}
 	}
 	p, fresh = p.By(&r.Bucket)
-	// Also what is only looked at, and not stored, ends where times do.
+	// Also a value that is only looked at, and not stored, ends where times do.
 	p.Own.Level = min(p.Own.Level, math.MaxInt64-int64(now))
 	return p, fresh
 }

@@ -26,7 +26,7 @@ import (
 //	restored at    13:00   16:00   12:00   09:00, the clock was put back
 //	level          3 h     empty   4 h     4 h: what it was, and at most that
 //
-// A clock put forward leaks what it shows: a machine that was off looks the same.
+// A clock put forward leaks by the time it shows: a machine that was off looks the same.
 
 // noted is the content of a snapshot of a bucket, sealed as a "bucket" by package
 // internal/snapshot.
@@ -87,13 +87,12 @@ func (n noted) tat(now time.Duration, t time.Time) time.Duration {
 	return sat.Add(now, max(0, n.Level-snapshot.Age(t, n.At)))
 }
 
-// Snapshot returns what is in the bucket, and its rate, as a JSON object of
+// Snapshot returns the level of the bucket, and its rate, as a JSON object of
 // about 140 bytes, for [Bucket.Restore] in another process. The time is noted
 // as wall time. After [Bucket.SetRate] it may be 200 bytes for a while.
 //
-// What is taken afterwards is not in it. So make it when the program ends, and
-// from time to time before that: after a crash, what was taken since the last
-// one can be taken again.
+// Units taken afterwards are not in it. So make it when the program ends, and
+// from time to time before that: after a crash, the units taken since the last one can be taken again.
 func (b *Bucket) Snapshot() []byte {
 	b.setting.Lock()
 	defer b.setting.Unlock()
@@ -104,18 +103,18 @@ func (b *Bucket) Snapshot() []byte {
 	return snapshot.Seal("bucket", note(s.rate, s.pair(tat, max(0, t.Sub(b.epoch))), t))
 }
 
-// Restore replaces what is in the bucket by a snapshot, for a program that was restarted.
-// What has leaked since the snapshot, by the wall clock, is left out. What
-// [Bucket.Adjust] took beyond the capacity is still a debt. If the clock was put back in
-// between, nothing has leaked. From then on only the monotonic clock is used. Restored at
-// the time of the snapshot, a bucket is what it was to the nanosecond.
+// Restore replaces the state of the bucket by a snapshot, for a program that was restarted. Units
+// that have leaked since the snapshot, by the wall clock, are left out. Units that [Bucket.Adjust]
+// took beyond the capacity is still a debt. If the clock was put back in between, nothing has
+// leaked. From then on only the monotonic clock is used. Restored at the time of the snapshot, a
+// bucket is what it was to the nanosecond.
 //
 // It returns [limits.ErrSnapshot], and changes nothing, if data is damaged, from another
 // version or kind of limit, or of a bucket with another rate: 10 per 10 s is not 1 per
 // second. For a program that is restarted with a new rate, restore at the old one and
 // then call [Bucket.SetRate].
 //
-// Restore a bucket before it is used: what it allowed earlier would be discarded. After
+// Restore a bucket before it is used: the units that it allowed earlier would be discarded. After
 // an error a new bucket is still empty; to be safe, take all of its capacity.
 func (b *Bucket) Restore(data []byte) error {
 	n, err := snapshot.Open[noted](data, "bucket")

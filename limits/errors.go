@@ -39,7 +39,7 @@ var (
 	// matches [context.DeadlineExceeded].
 	ErrTimeout error = timeoutError{}
 
-	// ErrLeaseLost is what [context.Cause] returns for the context of a call whose [Lease]
+	// ErrLeaseLost is the [context.Cause] of the context of a call whose [Lease]
 	// was lost while the call was in flight.
 	ErrLeaseLost = errors.New("sluice: the permit was lost")
 )
@@ -67,7 +67,7 @@ type WaitError struct {
 	Until time.Time
 }
 
-// Error returns both times, and what the wait is for. Of a wait of a minute or more it also
+// Error returns both times, and the limit that is waited for. Of a wait of a minute or more it also
 // says when it would have ended.
 func (e *WaitError) Error() string {
 	by := "sluice: "

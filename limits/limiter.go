@@ -17,12 +17,12 @@ type Limiter interface {
 	// called by several goroutines concurrently.
 	Admit(ctx context.Context, n int64) (wait time.Duration, err error)
 
-	// Adjust corrects what an earlier call took. A negative delta returns units, a
-	// positive one takes more, beyond the limit if need be. age is the time since that
-	// call was allowed. A gate returns what it has just taken, with age 0, when
-	// another limit rejects, and later corrects an estimate to what a call really
-	// cost. What no longer applies by then must not be returned at the expense of
-	// others. An error means that the change is lost; a gate counts it as stranded.
+	// Adjust corrects the units taken by an earlier call. A negative delta returns units, a
+	// positive one takes more, beyond the limit if need be. age is the time since that call was
+	// allowed. A gate returns the units it has just taken, with age 0, when another limit rejects,
+	// and later corrects an estimate to the actual cost of a call. Units that no longer apply by
+	// then must not be returned at the expense of others. An error means that the change is lost; a
+	// gate counts it as stranded.
 	Adjust(ctx context.Context, delta int64, age time.Duration) error
 }
 
@@ -40,7 +40,7 @@ type Notifier interface {
 	// more. A gate calls OnChange only for a call that waits, and stop when it does
 	// not wait any more.
 	//
-	// What a gate returns because another limit rejected must not be reported, or two
+	// Units that a gate returns because another limit rejected must not be reported, or two
 	// gates that use two limits in opposite order wake each other without end. The
 	// limits of leaky and window recognize it by its context. So a Limiter that wraps
 	// one of those should hand on the context of Adjust.

@@ -45,7 +45,7 @@ func (r Result) Err() error {
 	return ErrTooLarge
 }
 
-// Wait returns what [Limiter.Admit] returns for r: RetryAfter, or Err if that is not nil.
+// Wait returns the return value of [Limiter.Admit] for r: RetryAfter, or Err if that is not nil.
 func (r Result) Wait() (time.Duration, error) {
 	if err := r.Err(); err != nil {
 		return 0, err

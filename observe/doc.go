@@ -1,4 +1,4 @@
-// Package observe shows what gates do.
+// Package observe shows the work of gates.
 //
 //	you want                                            use
 //	log lines when a gate is paused, refuses, learns    NewLogger, as Config.Observer

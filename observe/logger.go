@@ -24,7 +24,7 @@ type LoggerConfig struct {
 
 	// Level returns the level of an event. nil means Warn for pauses and for
 	// rejected calls, except those rejected by TryAcquire or given up by their
-	// caller; Info for retries, for Resume, and for what a gate has learned; Debug
+	// caller; Info for retries, for Resume, and for learned limits; Debug
 	// for all else.
 	Level func(e sluice.Event) slog.Level
 }
@@ -70,7 +70,7 @@ type line struct {
 //	DEBUG call queued gate=api n=1 wait=1m0s until=2026-11-21T12:01:00Z why="waits for the pause (429 Too Many Requests), until 12:01:00"
 //	INFO limit learned gate=api now="tracking: 19.4/s, 18.9/s proven, 20.3/s refuted (measured between refusals)"
 //
-// What a gate has learned is [sluice.Learned] in one line, with the reason of the change in
+// The learned limit is [sluice.Learned] in one line, with the reason of the change in
 // parentheses; changes for the same reason are similar lines. left_out is the number of
 // lines, of any kind, that were left out since the previous line. Attributes without a
 // value are not written. The observer calls the slog.Handler in the goroutine of the call,

@@ -20,7 +20,7 @@ type Metric struct {
 	Kind    string
 	Buckets []float64 // of a histogram: the upper bounds
 
-	// Label is what distinguishes several values, such as "reason"; empty: there is one.
+	// Label distinguishes several values, such as "reason"; empty: there is one.
 	// OpenTelemetry calls it Attribute. Values are those that are shown from the start, and
 	// MaxValues is the number that is distinguished if there can be any number: see
 	// [NewTable].
@@ -54,7 +54,7 @@ func Metrics() []Metric {
 // which most lie where nobody looks.
 var buckets = []float64{.001, .005, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300, 900, 3600, 14400}
 
-// eventMetrics is what events say.
+// eventMetrics are the metrics of events.
 func eventMetrics() []Metric {
 	type by = map[sluice.EventKind]func(sluice.Event) float64
 	each := func(n float64) func(sluice.Event) float64 { return func(sluice.Event) float64 { return n } }
@@ -112,8 +112,8 @@ func eventMetrics() []Metric {
 	}
 }
 
-// transportMetrics is what a sluicehttp.Transport sees. Exporters count and read it themselves, because
-// package observe does not know HTTP.
+// transportMetrics are the metrics of a sluicehttp.Transport. Exporters count and read it
+// themselves, because package observe does not know HTTP.
 func transportMetrics() []Metric {
 	return []Metric{
 		{
@@ -141,7 +141,7 @@ func positive(of func(t *Totals) float64) func(*Totals, func(string, float64)) {
 	}
 }
 
-// stateMetrics is what gates are doing.
+// stateMetrics are the metrics of the state of gates.
 func stateMetrics() []Metric {
 	return []Metric{
 		{
@@ -185,7 +185,7 @@ func stateMetrics() []Metric {
 	}
 }
 
-// learnedMetrics is what gates have learned about the limits of their servers.
+// learnedMetrics are the metrics of the learned limits of their servers.
 func learnedMetrics() []Metric {
 	unit := func(prometheus, otel, unit, help string, of func(l *LearnedTotals) (value float64, known bool)) Metric {
 		return Metric{

@@ -8,7 +8,7 @@ import (
 	"github.com/sluice-go/sluice/limits"
 )
 
-// Totals is what gates are doing at one moment, added up, for exporters of metrics.
+// Totals is the state of gates at one moment, added up, for exporters of metrics.
 type Totals struct {
 	Gates     int
 	InFlight  int64 // calls in flight
@@ -24,16 +24,16 @@ type Totals struct {
 	PauseLeft   time.Duration // until the longest pause ends
 	RetryTokens int64
 
-	// Learned is what they have learned of the limit of each unit, sluice.Calls if they
+	// Learned is the learned limit of each unit, sluice.Calls if they
 	// know of no other; Learning is the number of those that have learned something, and Blocked
 	// those of them whose server accepts nothing.
 	Learning, Blocked int
 	Learned           map[sluice.Unit]*LearnedTotals
 }
 
-// LearnedTotals is what gates have learned of the limit of one unit, added up: see
-// sluice.Learned. Rates are per second. Share is 0 if no gate shares its limit with others;
-// otherwise, Peers is 0 if none of them can reach the others.
+// LearnedTotals is the learned limit of one unit, added up: see sluice.Learned. Rates are
+// per second. Share is 0 if no gate shares its limit with others; otherwise, Peers is 0 if
+// none of them can reach the others.
 type LearnedTotals struct {
 	Pace, Rate, Proven, Refuted float64
 	Share                       float64

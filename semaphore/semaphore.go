@@ -62,7 +62,7 @@ import (
 // Made in a testing/synctest bubble, it belongs to that bubble.
 type Weighted struct {
 	// Guarded by the queue's lock. 0 ≤ inFlight; inFlight > limit only after
-	// the limit was lowered below what was out.
+	// the limit was lowered below the permits in flight.
 	inFlight int64
 	queue    queue.Queue // after it: what both change is in one line of the cache
 	limit    int64
@@ -203,9 +203,9 @@ func (s *Weighted) TryAcquire(n int64) bool {
 	return ok
 }
 
-// Release releases n permits and serves waiting callers. n may be any part or
-// sum of what was acquired: a Weighted does not record which caller holds what.
-// It panics if n < 0 or if n is more than is in flight; nothing is then returned.
+// Release releases n permits and serves waiting callers. n may be any part or sum of the acquired
+// permits: a Weighted does not record the permits of each caller. It panics if n < 0 or if n is more
+// than is in flight; nothing is then returned.
 func (s *Weighted) Release(n int64) {
 	if n > 0 {
 		st := s.stock.Load()
@@ -254,7 +254,7 @@ func (s *Weighted) SetLimit(limit int64) error {
 // Drain takes all permits that are available, leaves 0 available, and returns the number that it
 // took. They are in flight and to be released like any others.
 //
-// If the limit was lowered below what is in flight by k, Drain returns −k and writes off k permits:
+// If the limit was lowered below the permits in flight by k, Drain returns −k and writes off k permits:
 // release k fewer than you hold. This is what java.util.concurrent.Semaphore.drainPermits does.
 func (s *Weighted) Drain() int64 {
 	s.queue.Lock()

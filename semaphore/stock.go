@@ -20,11 +20,11 @@ import (
 //	free < 0         open: all are in flight, and −free callers sleep in the crowd
 //	free = isClosed  limit and inFlight are under the lock; take it
 //
-// So no caller is overtaken: a newcomer that is not of the crowd finds free below what
-// it wants, or closed, for as long as any caller waits. Nothing is lost either: the
-// queue closes free by a swap before it looks at the permits and decides, and a
-// compare-and-swap that began before fails. A Release that has counted a caller out of
-// the crowd wakes one, whatever happens to the number meanwhile.
+// So no caller is overtaken: a newcomer that is not of the crowd finds fewer free permits than it
+// wants, or closed, for as long as any caller waits. Nothing is lost either: the queue closes free
+// by a swap before it looks at the permits and decides, and a compare-and-swap that began before
+// fails. A Release that has counted a caller out of the crowd wakes one, whatever happens to the
+// number meanwhile.
 //
 // A limit is fixed for the life of a stock. A new limit makes a new one and
 // leaves the old closed for good: with a limit next to the number, a Release
@@ -104,8 +104,8 @@ func (s *stock) join(int64) verdict {
 	return lost
 }
 
-// handOver is giveBack, even if there is a crowd, of which it wakes as many as get
-// what was returned.
+// handOver is giveBack, even if there is a crowd, of which it wakes as many as get the returned
+// permits.
 func (s *stock) handOver(n int64, q *queue.Queue) verdict {
 	free := s.free.Load()
 	switch {

@@ -42,7 +42,7 @@ type Config struct {
 	// by several goroutines concurrently.
 	Idempotent func(method string) bool
 
-	// Cost, if set, returns what a call will take of limits that count more than calls,
+	// Cost, if set, returns the amounts that a call will take of limits that count more than calls,
 	// such as {"tokens": 1200, "input": 200, "output": 1000}. Each amount is taken from
 	// the Gate.Limits with that Unit. The amount of sluice.Cost is the n of the call,
 	// unless Overrides.Cost is set.
@@ -53,12 +53,12 @@ type Config struct {
 	// change or keep request, and may be called by several goroutines concurrently.
 	Cost func(method string, request any) sluice.Costs
 
-	// Usage, if set, reads from each message of a response what the call really took,
-	// and writes the amounts that it finds into used; later ones replace earlier ones.
-	// They settle the call when it ends, even if it was cut short: what it was estimated
-	// to take of these units is corrected, and other units stay as estimated. Negative
-	// amounts and those above 10⁹ are ignored. It must not change or keep message, and
-	// may be called for several calls concurrently.
+	// Usage, if set, reads from each message of a response the amounts that the call really took,
+	// and writes the amounts that it finds into used; later ones replace earlier ones. They settle
+	// the call when it ends, even if it was cut short: what it was estimated to take of these units
+	// is corrected, and other units stay as estimated. Negative amounts and those above 10⁹ are
+	// ignored. It must not change or keep message, and may be called for several calls
+	// concurrently.
 	Usage func(method string, message any, used sluice.Costs)
 
 	// AlsoRetry are further codes with which idempotent calls are retried, such as

@@ -14,7 +14,7 @@ import (
 	"github.com/sluice-go/sluice"
 )
 
-// estimate asks Config.Cost what the call will take. The cost of a call becomes negative if
+// estimate asks Config.Cost for the cost of the call. The cost of a call becomes negative if
 // an amount is.
 func (c *call) estimate(request any) {
 	if c.i.cfg.Cost == nil {
@@ -58,7 +58,7 @@ func exhausted(costs sluice.Costs, quota string) (unit sluice.Unit) {
 	return ""
 }
 
-// A bill is what an attempt took. The message of a response may arrive while its context ends.
+// A bill is the cost of an attempt. The message of a response may arrive while its context ends.
 type bill struct {
 	mu   sync.Mutex
 	used sluice.Costs
@@ -77,7 +77,7 @@ func (b *bill) read(c *call, message any) {
 	c.i.cfg.Usage(c.method, message, b.used)
 }
 
-// void notes that the attempt took nothing of what was estimated.
+// void notes that the attempt took nothing of the estimate.
 func (b *bill) void(c *call) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -91,7 +91,7 @@ func (b *bill) void(c *call) {
 // attack: it would block the limit for good.
 const mostUsed = 1e9
 
-// settle corrects what permit was admitted with. Nothing is corrected while nothing is known.
+// settle corrects the cost with which permit was admitted. Nothing is corrected while nothing is known.
 func (b *bill) settle(permit *sluice.Permit) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -1,5 +1,5 @@
 // Package sluicegrpc puts gates in front of a gRPC client. An [Interceptor] paces calls, limits the
-// number in flight, retries transient failures, and obeys what servers say about retries.
+// number in flight, retries transient failures, and honors the servers' instructions about retries.
 //
 //	interceptor, err := sluicegrpc.New(sluicegrpc.Config{
 //		Gate: sluice.Config{Concurrency: 8, Rate: sluice.Rate{Count: 10, Per: time.Second}},
@@ -34,12 +34,12 @@
 //
 // # Costs
 //
-// Config.Cost returns what a call takes of limits that count more than calls, such as LLM tokens;
-// those are in Config.Gate.Limits, with a Unit. A call waits until they are there. When it ends,
-// Config.Usage corrects the estimate by what the response says: the rest is returned, immediately
-// and also if a stream was cut short, or becomes debt. An attempt that the server throttled, or
-// that was not sent, took nothing. For a single call, sluice.WithCosts does the same as
-// Config.Cost.
+// Config.Cost returns the amounts that a call takes of limits that count more than calls, such as
+// LLM tokens; those are in Config.Gate.Limits, with a Unit. A call waits until they are there. When
+// it ends, Config.Usage corrects the estimate by the response: the rest is returned,
+// immediately and also if a stream was cut short, or becomes debt. An attempt that the server
+// throttled, or that was not sent, took nothing. For a single call, sluice.WithCosts does the same
+// as Config.Cost.
 //
 //	Cost: func(method string, request any) sluice.Costs {
 //		r, ok := request.(*pb.GenerateRequest)
@@ -71,13 +71,14 @@
 // call again that the server has not seen, as one attempt. Messages that are too large have
 // the code ResourceExhausted; only the text of the error tells them apart.
 //
-// A stream is retried if it could not be opened, or if the client has seen nothing of the
-// response yet. What the client has sent is sent again, of several messages copies, in order;
-// after 256 KiB of these, the bound of gRPC's own retries, the stream is not retried any more.
-// Nor is it if one of them is not of protobuf, or was lost because the server sent a header
-// and then ended the stream. (gRPC's own retries, gRFC A6, end whenever the header arrives.) While a connection is down, gRPC fails calls without sending them and dials only
-// from time to time; calls with grpc.WaitForReady wait instead of using up their attempts.
-// From the second attempt on, the metadata grpc-previous-rpc-attempts counts those before.
+// A stream is retried if it could not be opened, or if the client has seen nothing of the response
+// yet. The client's messages are sent again, of several messages copies, in order; after 256 KiB of
+// these, the bound of gRPC's own retries, the stream is not retried any more. Nor is it if one of
+// them is not of protobuf, or was lost because the server sent a header and then ended the stream.
+// (gRPC's own retries, gRFC A6, end whenever the header arrives.) While a connection is down, gRPC
+// fails calls without sending them and dials only from time to time; calls with grpc.WaitForReady
+// wait instead of using up their attempts. From the second attempt on, the metadata
+// grpc-previous-rpc-attempts counts those before.
 //
 // # What servers say
 //

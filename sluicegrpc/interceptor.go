@@ -86,7 +86,7 @@ func (i *Interceptor) Unary(ctx context.Context, method string, req, reply any, 
 //
 // A stream that could not be opened is retried like a unary call. Later errors are retried
 // until the client has received a message or called Header or Context, and if it has sent no
-// more than 256 KiB: what it has sent is sent again, in order. SendMsg, RecvMsg or CloseSend
+// more than 256 KiB: its messages are sent again, in order. SendMsg, RecvMsg or CloseSend
 // then block during the backoff and the wait for the gate. A client never receives messages
 // of two attempts, and its OnFinish is called exactly once: if it does not call RecvMsg after
 // an attempt that is to be retried, when its context is done.

@@ -134,7 +134,7 @@ const maxPause = 24 * time.Hour
 // stop a program for ever.
 func (i *Interceptor) longest() time.Duration { return max(maxPause, i.policy.MaxServerWait) }
 
-// A said is what a server says about retries.
+// A said is the instruction of a server about retries.
 type said struct {
 	wait   time.Duration // 0: nothing
 	again  bool          // pushback: the server wants another attempt

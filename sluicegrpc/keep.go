@@ -9,7 +9,7 @@ import (
 
 // # What a client has sent
 //
-// Another attempt of a stream sends again what its client has sent, in the same order, while
+// Another attempt of a stream sends the messages of its client again, in the same order, while
 // the client may be sending more. The rule is that of grpc-go's own retries (clientStream):
 //
 //   - A message is kept after it was sent on a turn, unless the turn has ended meanwhile:
@@ -29,7 +29,7 @@ type kept struct {
 // bound of gRPC's own retries.
 const mostKept = 256 << 10
 
-// sizeOfEmpty is what a message without content counts.
+// sizeOfEmpty is the size of a message without content.
 const sizeOfEmpty = 64
 
 // ready is current, but waits for another attempt that is being made.
@@ -90,7 +90,7 @@ func (k *kept) add(m any, c *call, several bool) bool {
 // once reports whether the call is certainly not retried.
 func (c *call) once() bool { return c.o.NoRetry || c.hasRetryPolicy() }
 
-// resend sends what the client has sent to t.
+// resend sends the client's messages to t.
 func (s *stream) resend(t *turn) error {
 	s.mu.Lock()
 	again := s.kept

@@ -43,7 +43,7 @@ type stream struct {
 
 	mu        sync.Mutex // also guards the fields of call once the stream is open
 	turn      *turn
-	committed bool // the client has seen a part of the response, or sent what is not kept: no other turn
+	committed bool // the client has seen a part of the response, or sent a message that is not kept: no other turn
 	answered  bool // the server has sent a message
 	kept      kept // what the client has sent
 }
@@ -65,7 +65,7 @@ type turn struct {
 	err   error // for the client, of a closed turn
 }
 
-// A phase is what has been decided about a turn.
+// A phase is the decision about a turn.
 type phase int
 
 const (

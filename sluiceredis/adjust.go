@@ -7,8 +7,7 @@ import (
 	"github.com/sluice-go/sluice/sluiceredis/internal/kinds"
 )
 
-// A correction is a change of what a call took from one limit, and what became of
-// it.
+// A correction is a change of the units a call took from one limit, and its outcome.
 type correction struct {
 	spot
 	delta int64         // units; negative: returned
@@ -20,10 +19,9 @@ type correction struct {
 	err      error // why it was not made
 }
 
-// adjust makes corrections of limits of one tag in one script: all, but for those
-// that cannot be, or none. It counts what was returned and what was not. What is
-// returned must not be lost because its caller gave up: that ctx is done does
-// not matter.
+// adjust makes corrections of limits of one tag in one script: all, but for those that cannot be,
+// or none. It counts the units that were returned and those that were not. Returned units must not
+// be lost because its caller gave up: that ctx is done does not matter.
 func (s *Store) adjust(ctx context.Context, all []correction) {
 	name, kind := s.unique(), kinds.Kind(0)
 	var keys, args, tail []string

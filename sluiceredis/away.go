@@ -27,10 +27,10 @@ const (
 	// interval × instances. Results are those of the share. If n is more than the
 	// share, RetryAfter is the time until the server may be back.
 	//
-	// While the server replies, a share is kept as full as if it had made the
-	// decisions for this process itself, and never less full than the limit. What a
-	// share allows is reported to the server, as far as it still applies, with the
-	// next script for the key after the outage.
+	// While the server replies, a share is kept as full as if it had made the decisions for this
+	// process itself, and never less full than the limit. The units that a share allows are
+	// reported to the server, as far as it still applies, with the next script for the key after
+	// the outage.
 	LocalShare
 )
 
@@ -85,7 +85,7 @@ type outageError struct {
 	why    string        // what else led to the rejection; or ""
 }
 
-// Error returns in one line what was decided and why.
+// Error returns the decision and its reason in one line.
 func (e *outageError) Error() string {
 	server := "the server"
 	if e.server != "" {
@@ -104,7 +104,7 @@ func (e *outageError) Error() string {
 	return text
 }
 
-// Unwrap returns what e matches.
+// Unwrap returns the errors that e matches.
 func (e *outageError) Unwrap() []error {
 	if e.sent {
 		return []error{ErrOutage, e.cause}

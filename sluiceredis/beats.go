@@ -109,7 +109,7 @@ func (s *Store) beat() {
 // aliveKey returns where instances are counted.
 func (s *Store) aliveKey() string { return s.key("alive1", "instances", "", "") }
 
-// hears notes what c said about its server, and tells the one that counts instances.
+// hears notes the outcome of c for its server, and tells the one that counts instances.
 func (s *Store) hears(c *sending, v outage.Verdict, err error, took time.Duration) {
 	if v == outage.Answered || isReply(err) {
 		s.pulse.Heard(c.place, took)
@@ -120,13 +120,13 @@ func (s *Store) hears(c *sending, v outage.Verdict, err error, took time.Duratio
 	}
 }
 
-// isReply reports whether err is what a server replied.
+// isReply reports whether err is a reply of a server.
 func isReply(err error) bool {
 	var reply *ServerError
 	return errors.As(err, &reply)
 }
 
-// present notes what a call said about the server at place, if that is the one that counts
+// present notes the outcome of a call for the server at place, if that is the one that counts
 // instances.
 func (s *Store) present(place string, v outage.Verdict) {
 	b := &s.beats

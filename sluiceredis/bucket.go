@@ -7,8 +7,8 @@ import (
 	"github.com/sluice-go/sluice/sluiceredis/internal/kinds"
 )
 
-// A Bucket is a leaky bucket for each key, shared by all machines. It allows what a
-// bucket of package leaky does, by the server's clock.
+// A Bucket is a leaky bucket for each key, shared by all machines. It allows the same calls as a
+// bucket of package leaky, by the server's clock.
 //
 // A bucket takes 70 to 100 bytes of the server's memory in addition to its key, and
 // expires when it is empty. A Bucket is safe for use by multiple goroutines.
@@ -57,7 +57,7 @@ func (b *Bucket) OnOutage(p OutagePolicy) *Bucket {
 //
 // A rate that is new to a key finds as many units in use as there are, but never more
 // than its own burst. There is one exception: a rate with a smaller burst and more units
-// per period than the old rate waits until what that allowed has leaked at the old rate.
+// per period than the old rate waits until the units it allowed have leaked at the old rate.
 func (b *Bucket) SetRate(rate limits.Rate) error {
 	old := b.limit.Load()
 	rule, err := kinds.NewBucket(rate, old.Rule.(*kinds.Bucket))

@@ -46,10 +46,9 @@
 //
 // # What is not
 //
-// If a script was sent and no reply came, it is unknown whether it ran. It is not sent
-// again: the call is rejected with an error that matches [ErrAmbiguous], and what the script
-// took, if it ran, is treated as used. So network errors let fewer calls start than the limit,
-// never more.
+// If a script was sent and no reply came, it is unknown whether it ran. It is not sent again: the
+// call is rejected with an error that matches [ErrAmbiguous], and the units the script took, if it
+// ran, are treated as used. So network errors let fewer calls start than the limit, never more.
 //
 // A server that loses its data, because it was restarted without a log or because a
 // replica that was behind took over, allows a burst once more, unless the mode is strict.
@@ -85,8 +84,7 @@
 //   - a sliding window is full until one window after the epoch; a fixed one until the
 //     aligned window of the epoch ends, or one anchored at the epoch would;
 //   - the next free slot of a pacer is two horizons after the epoch;
-//   - a semaphore leases nothing for a lease after the epoch, while holders renew and so
-//     keep what they hold.
+//   - a semaphore leases nothing for a lease after the epoch, while holders renew and so keep their permits.
 //
 // This holds whether a key survived or not. The wait comes once for each epoch, also if
 // nothing was lost, and at the first use of a server. [Store.Vouch] ends it, if an operator

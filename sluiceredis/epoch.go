@@ -10,13 +10,12 @@ import (
 
 // # What may a server have forgotten?
 //
-// One that was killed has lost what it had not written to its log: all, the last second, or
-// nothing. A replica that took over may not have got the last of what was written. What is
-// then in a key cannot be believed, and what is not there cannot, either. How much is
-// missing is unknown. But it was admitted before the loss was noticed, and no longer
-// applies some time after that: after as long as a full bucket takes to leak, a window or a
-// lease lasts. So from when it is noticed, the epoch, every limit is treated as used up,
-// and recovers as it always does:
+// One that was killed has lost the writes that had not reached its log: all, the last second, or
+// nothing. A replica that took over may not have received the last writes. Then neither the content
+// of a key nor its absence can be believed. How much is missing is unknown. But it was admitted
+// before the loss was noticed, and no longer applies some time after that: after as long as a full
+// bucket takes to leak, a window or a lease lasts. So from when it is noticed, the epoch, every
+// limit is treated as used up, and recovers as it always does:
 //
 //	level                    ┌ the epoch
 //	  D ┤                    ●
@@ -26,7 +25,7 @@ import (
 //	                            ← D →
 //
 // A bucket that survived is no better than one that did not: it may have been
-// written before the last that was admitted. And what a call takes after the epoch
+// written before the last that was admitted. And the units that a call takes after the epoch
 // comes on top of the line. So one rule is enough for both: never below the line.
 //
 // How is it noticed? Each script asks the server for the id of its replication

@@ -16,11 +16,11 @@ var (
 	// [context.DeadlineExceeded]: a [Client] wraps both, with %w.
 	ErrAmbiguous = errors.New("sluiceredis: it is unknown whether the call was executed")
 
-	// ErrData reports that a key does not hold what was expected. The text says which
+	// ErrData reports that a key has unexpected content. The text says which
 	// key. Nothing was taken and the key was left as it is.
 	ErrData = errors.New("sluiceredis: unexpected data in a key")
 
-	// ErrStranded reports that what was taken can no longer be returned: it
+	// ErrStranded reports that taken units can no longer be returned: it
 	// has leaked already, or another reservation came after it. It is treated as used.
 	ErrStranded = kinds.ErrStranded
 )
@@ -47,10 +47,10 @@ func newServerError(message string) *ServerError {
 	return &ServerError{code, message}
 }
 
-// Error returns what the server said.
+// Error returns the reply of the server.
 func (e *ServerError) Error() string { return "sluiceredis: the server replied: " + e.Message }
 
-// A keyError reports which key does not hold what was expected.
+// A keyError reports the key that has unexpected content.
 type keyError struct{ key, wrong string }
 
 func (e *keyError) Error() string { return fmt.Sprintf("sluiceredis: key %q: %s", e.key, e.wrong) }

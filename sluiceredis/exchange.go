@@ -17,8 +17,8 @@ var _ peers.Store = (*Store)(nil)
 // mostNews is the maximum number of numbers in an update.
 const mostNews = 64
 
-// Exchange makes s a [peers.Store]: gates of several processes that call one server share
-// what they learn about its limit, and each takes its part of it.
+// Exchange makes s a [peers.Store]: gates of several processes that call one server share the
+// learned limit, and each takes its part of it.
 //
 //	gate, err := sluice.New(sluice.Config{
 //		Name:     "api", // gates of one name, prefix and Redis are a group
@@ -29,13 +29,13 @@ const mostNews = 64
 // script that reads and writes one key, whose cost grows with the number of processes. If
 // calls take of several units, it does so for each unit. The clocks of the machines do not
 // matter. A gate that is closed, or not used for a second, leaves the group; a process that
-// has not reported for 3 s no longer applies. What was learned is kept for 10 min after
+// has not reported for 3 s no longer applies. Learned limits are kept for 10 min after
 // the last report, so that a process that starts later begins there.
 //
-// While the server does not answer, gates learn alone; OnOutage does not matter. Strict mode
-// does not either: a server that has lost its data makes gates discard what the others have
-// learned, but not what they know themselves. Without a server ([InProcess]), the gates of
-// one name in this store are the group.
+// While the server does not answer, gates learn alone; OnOutage does not matter. Strict mode does
+// not either: a server that has lost its data makes gates discard the limits that other processes
+// have learned, but not their own. Without a server ([InProcess]), the gates of one name in this
+// store are the group.
 //
 // Exchange returns an error if the report is not possible, or the server cannot be asked.
 func (s *Store) Exchange(ctx context.Context, group string, r peers.Report) (peers.Reply, error) {

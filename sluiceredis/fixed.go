@@ -35,7 +35,7 @@ type Fixed struct{ limiters }
 
 // Fixed returns the fixed windows called name. It returns an error if name is
 // empty or cfg is not possible. The same name with another limit means the same
-// windows: what was used stays used.
+// windows: used units stay used.
 //
 // Window and Offset may be changed machine by machine as well. While they differ, there is
 // a count for each pair of them, in which the calls of all machines count, and a call is

@@ -15,7 +15,7 @@ import (
 //	}
 //	store, err := sluiceredis.New(client, sluiceredis.Config{})
 //
-// Each store has its own limits, and what no longer applies is discarded. A call takes about a
+// Each store has its own limits, and state that no longer applies is discarded. A call takes about a
 // microsecond and fails only if its context is done. Only the monotonic clock is used, except that
 // aligned windows follow the wall clock. A lease lasts until it is released. A restart starts over.
 //

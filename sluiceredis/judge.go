@@ -32,7 +32,7 @@ var cannotSay = []string{
 	"ERR The user executing the script can't", // NOPERM within a script, from version 7 on
 }
 
-// judgeReply returns what an error reply says about the server.
+// judgeReply returns the verdict of an error reply on the server.
 func judgeReply(e *ServerError) outage.Verdict {
 	v, ok := cannot[e.Code]
 	if !ok && slices.ContainsFunc(cannotSay, func(begin string) bool { return strings.HasPrefix(e.Message, begin) }) {

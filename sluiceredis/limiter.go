@@ -9,7 +9,7 @@ import (
 	"github.com/sluice-go/sluice/sluiceredis/internal/kinds"
 )
 
-// limiters are what [Bucket], [Sliding] and [Fixed] have in common: a limiter for each key.
+// limiters are the common part of [Bucket], [Sliding] and [Fixed]: a limiter for each key.
 type limiters struct {
 	store      *Store
 	head, tail string // of the keys in Redis, see Store.key
@@ -38,19 +38,18 @@ func (l *limiters) at(key string) spot {
 //
 // The error matches [ErrOutage] if the server did not answer and the [OutagePolicy] rejects
 // calls. Nothing was taken, unless the error matches [ErrAmbiguous]. If ctx ends while the
-// call is under way, its error is returned and what was taken is returned. It panics if n <
+// call is under way, its error is returned and the taken units are returned. It panics if n <
 // 0.
 func (l *limiters) Take(ctx context.Context, key string, n int64) (limits.Result, error) {
 	return l.store.take(ctx, l.at(key), n)
 }
 
-// On returns the limit of key as a limit of a gate, or for sluice.NewQueue. Its Adjust
-// returns what still applies: in a bucket what cannot have leaked yet, which is for
-// −delta intervals; in a sliding window the newest units that are as old as age; in a
-// fixed window what was allowed in it. If nothing is left to be returned, its error is
-// [ErrStranded]. It can be joined with limits of the same store whose names are the same
-// up to the last slash and whose keys are the same, such as "orders/second" and
-// "orders/day"; the key of a [Pacer] is "".
+// On returns the limit of key as a limit of a gate, or for sluice.NewQueue. Its Adjust returns the
+// units that still apply: in a bucket what cannot have leaked yet, which is for −delta intervals;
+// in a sliding window the newest units that are as old as age; in a fixed window what was allowed
+// in it. If no units are left to be returned, its error is [ErrStranded]. It can be joined with
+// limits of the same store whose names are the same up to the last slash and whose keys are the
+// same, such as "orders/second" and "orders/day"; the key of a [Pacer] is "".
 func (l *limiters) On(key string) limits.Remote { return l.on(key) }
 
 func (l *limiters) on(key string) *limiter { return &limiter{l, l.at(key).key} }

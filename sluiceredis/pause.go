@@ -41,7 +41,7 @@ func (p *Pacer) learn(got kinds.Pauses, at time.Time) {
 	p.changed = make(chan struct{})
 }
 
-// here changes the pause of what this process holds.
+// here changes the pause of this process's state.
 func (p *Pacer) here(change func(*kinds.PaceHeld)) {
 	a := p.at()
 	p.store.onPacer(a, a.Rule, func(h *kinds.PaceHeld) {

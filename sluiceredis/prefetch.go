@@ -16,7 +16,7 @@ import (
 // Prefetch; and as soon as one has passed unused, the rest is returned, which helps as far as it
 // is at the tail.
 
-// A prefetched is what a Pacer holds for the gate whose limit it is.
+// A prefetched is the slots that a Pacer holds for the gate whose limit it is.
 type prefetched struct {
 	ahead time.Duration
 	began time.Time     // for use
@@ -25,7 +25,7 @@ type prefetched struct {
 	last  span          // by which Admit has let a call through
 	each  int64         // interval of those that are held, ns
 	use   usage         // slots
-	timer *time.Timer   // returns what is not used
+	timer *time.Timer   // returns unused slots
 }
 
 func (m *prefetched) init(ahead time.Duration) {
@@ -146,7 +146,7 @@ func (p *Pacer) leave(n int64) {
 	m.use.add(time.Since(m.began), max(1, m.ahead), n)
 }
 
-// keep has what is held returned when no call comes for the first slot in time.
+// keep has the held slots returned when no call comes for the first slot in time.
 func (p *Pacer) keep() {
 	m := &p.ahead
 	switch {
@@ -161,7 +161,7 @@ func (p *Pacer) keep() {
 	}
 }
 
-// expire returns what is held if no call came for its first slot.
+// expire returns the held slots if no call came for its first slot.
 func (p *Pacer) expire() {
 	m := &p.ahead
 	m.turn <- struct{}{}

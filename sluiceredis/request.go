@@ -70,12 +70,12 @@ type request struct {
 	sent time.Duration // when the script was sent or a little earlier, since the store was made
 }
 
-// A part is what a request is of one limit.
+// A part is the share of a request that concerns one limit.
 type part struct {
 	spot
 	n int64
 
-	// res is, of a request that was admitted, what this limit alone would have returned; of
+	// res is, of a request that was admitted, the result that this limit alone would have returned; of
 	// another whether it would have admitted it, and what it holds. The limit of a pacer is
 	// the number of calls of 1 that may start together after idleness.
 	res limits.Result
@@ -150,7 +150,7 @@ func (r *request) decide(states []kinds.State) {
 	}
 }
 
-// forget discards the ends of what was taken.
+// forget discards the ends of the taken units.
 func (r *request) forget() {
 	for i := range r.parts {
 		r.parts[i].end = 0

@@ -10,10 +10,9 @@ import (
 // # What may a script do?
 //
 //   - It reads the server's clock once, and replies it last, in microseconds:
-//     what was decided can then be computed again (see replay_test.go). No clock
+//     the decision can then be computed again (see replay_test.go). No clock
 //     of a client decides anything.
-//   - It replies integers, first a code: 0, or negative if a key holds what it
-//     must not. Error messages differ between servers and are not looked at.
+//   - It replies integers, first a code: 0, or negative if a key has invalid content. Error messages differ between servers and are not looked at.
 //   - It decides everything before it writes anything, so that an error leaves
 //     the keys as they were.
 //   - It names all keys, which share a hash tag, and gives each an expiry as

@@ -36,19 +36,19 @@ type SemaphoreConfig struct {
 //  1. No more than the limit is believed to be held at any time. A holder
 //     believes from when it sent its request, which is earlier than the server
 //     counts from, and for a little less than the lease.
-//  2. What a holder that died held comes back within one lease.
+//  2. The permits of a holder that died return within one lease.
 //  3. A holder is notified before it stops believing, also when the server cannot be
 //     reached: Lost is closed, contexts end.
 //  4. To acquire, renew or release twice has the same effect as once, also if the first
 //     request arrives after the second, up to a lease later.
 //  5. Tokens rise strictly from grant to grant, also if the counter was lost.
 //  6. If the server drops one of the keys, as one that evicts does, nothing is
-//     leased twice: holders keep what they hold, and nothing more is leased until all
+//     leased twice: holders keep their permits, and nothing more is leased until all
 //     leases of that moment would have ended. If it drops all keys, all is leased again.
 //
 // It cannot promise mutual exclusion. A holder whose machine stops for longer
 // than the lease continues when it runs again, until it notices. If a clock is set
-// forward, or a failover loses what was written and the mode is not strict, everything
+// forward, or a failover loses writes and the mode is not strict, everything
 // may be leased twice, for one lease at most. Only the called server can exclude that, by
 // rejecting tokens lower than one that it has seen. Leases keep a system running after a
 // crash; tokens keep it safe. (M. Kleppmann: How to do distributed locking, 2016.
@@ -182,7 +182,7 @@ func (s *Semaphore) queue(ctx context.Context, n int64) (l *Lease, err error) {
 		return nil, ctx.Err()
 	}
 	// unknown is whether a request was given up that may be under way: a later
-	// one that is rejected does not say what became of it.
+	// one that is rejected does not show its outcome.
 	id, unknown := s.store.unique(), false
 	defer func() {
 		switch {
@@ -205,7 +205,7 @@ func (s *Semaphore) queue(ctx context.Context, n int64) (l *Lease, err error) {
 		case errors.Is(err, ErrAmbiguous) && ctx.Err() == nil:
 			hint = s.poll // ask for the same lease again
 		case unknown && ctx.Err() != nil:
-			return nil, ctx.Err() // and what may have been leased is returned
+			return nil, ctx.Err() // and permits that may have been leased are returned
 		case err != nil:
 			return nil, err
 		}

@@ -21,14 +21,13 @@ import (
 //	share   capacity  4, interval 4 s, depth 16 s    of 4 instances
 //
 // While the server answers, the units that it admits to this process are put into the share, until
-// it is full, and the share is never less full than the whole was found. So an instance
-// that has just used its part of the limit, or found it used up by others, has nothing
-// when the server becomes unavailable. On the way back it is the other way round: what the
-// share admitted, and still holds, is taken from the whole before anything else
-// for that key. With i of M instances cut off all of them together admit at
-// most (1 + i/M) times what the limit does, in any window. M counts the
-// instances that were there one count before, see beats: an instance that joined
-// later is not known, and has no share.
+// it is full, and the share is never less full than the whole was found. So an instance that has
+// just used its part of the limit, or found it used up by others, has nothing when the server
+// becomes unavailable. On the way back it is the other way round: the units that the share
+// admitted, and still holds, is taken from the whole before anything else for that key. With i of M
+// instances cut off all of them together admit at most (1 + i/M) times what the limit does, in any
+// window. M counts the instances that were there one count before, see beats: an instance that
+// joined later is not known, and has no share.
 
 // mostInstances is the maximum number of instances that may share a limit: more would overflow what
 // scripts compute with.
@@ -81,7 +80,7 @@ func (s *Store) keep(a spot, found kinds.State, granted, now int64) {
 	h.Close(false)
 }
 
-// report has the server take what a share has admitted and still holds.
+// report has the server take the units that a share has admitted and still holds.
 func (s *Store) report(ctx context.Context, a spot) error {
 	share, among := s.followed(a.limit)
 	if share == nil {
@@ -142,7 +141,7 @@ func (s *Store) adjustHere(a spot, delta int64, age time.Duration, end int64) (r
 	}
 	rest = delta + off
 	if rest < 0 && own {
-		// Given back to the server, it would be taken off what others have used.
+		// Given back to the server, it would be taken off the usage of others.
 		s.stats.stranded.Add(uint64(-rest))
 		if rest = 0; off == 0 {
 			err = ErrStranded
@@ -151,7 +150,7 @@ func (s *Store) adjustHere(a spot, delta int64, age time.Duration, end int64) (r
 	return rest, err
 }
 
-// addHere adds to what this process holds of a limit or its share.
+// addHere adds to the units that this process holds of a limit or its share.
 func (s *Store) addHere(key string, rule kinds.Rule, delta int64, age time.Duration, end int64) (made int64, err error) {
 	h := s.local().Open(key, rule)
 	made, err = h.Add(delta, age, end)
@@ -160,7 +159,7 @@ func (s *Store) addHere(key string, rule kinds.Rule, delta int64, age time.Durat
 }
 
 // adjustAway keeps a share up to date with a correction that the server answered with err.
-// What the server could not be asked to take, the share takes.
+// Units that the server could not be asked to take, the share takes.
 func (s *Store) adjustAway(a spot, delta int64, age time.Duration, err error) error {
 	share, _ := s.followed(a.limit)
 	if share == nil {

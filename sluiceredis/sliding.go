@@ -25,7 +25,7 @@ type Sliding struct{ limiters }
 // Sliding returns the sliding windows called name. It returns an error if name is
 // empty, limit or window is not positive, or limit is more than 100,000. A window is
 // rounded up to a microsecond. The same name with another limit or window means the
-// same windows: what was used stays used.
+// same windows: used units stay used.
 func (s *Store) Sliding(name string, limit int64, window time.Duration) (*Sliding, error) {
 	if err := checkWindow(name, limit, window, kinds.MostSliding); err != nil {
 		return nil, err

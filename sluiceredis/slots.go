@@ -9,7 +9,7 @@ import (
 	"github.com/sluice-go/sluice/sluiceredis/internal/kinds"
 )
 
-// A pacing is a request for slots, and what was answered.
+// A pacing is a request for slots, and its response.
 type pacing struct {
 	spot                  // of the pacer
 	takes, patience int64 // ns; takes 0: only looks. A local share multiplies takes
@@ -128,7 +128,7 @@ func (s *Store) keepSlots(a spot, requests []*pacing, now int64) {
 	s.onPacer(a, a.Rule, func(h *kinds.PaceHeld) { h.Sync(next, pause) })
 }
 
-// onPacer calls f with what this process holds of a pacer.
+// onPacer calls f with this process's state of a pacer.
 func (s *Store) onPacer(a spot, rule kinds.Rule, f func(*kinds.PaceHeld)) {
 	h := s.local().Open(a.key, rule)
 	f(h.Held.(*kinds.PaceHeld))

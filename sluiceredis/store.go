@@ -188,7 +188,7 @@ func (s *Store) place(key string) string {
 }
 
 // run runs a script that replies its code, and what a code below 0 says about
-// a key as an error. It counts what became of it. If the server is unavailable, or could
+// a key as an error. It counts the outcome. If the server is unavailable, or could
 // not be asked although there was time, the error is an outageError.
 func (s *Store) run(ctx context.Context, script *Script, keys, args []string) ([]int64, error) {
 	return s.runCall(ctx, &sending{call: ScriptCall{script, keys, args}})
@@ -218,7 +218,7 @@ func (s *Store) runCall(ctx context.Context, c *sending) ([]int64, error) {
 	return s.conduct(ctx, c)
 }
 
-// conduct sends c, and notes what became of it.
+// conduct sends c, and notes the outcome.
 func (s *Store) conduct(ctx context.Context, c *sending) ([]int64, error) {
 	script, keys := c.call.Script, c.call.Keys
 	said, cause := outage.Nothing, error(nil)
@@ -267,14 +267,14 @@ func expect(script *Script, reply []int64, n int) error {
 	return nil
 }
 
-// A counters is what Stats returns.
+// A counters has the numbers that Stats returns.
 type counters struct {
 	scripts, decisions, ambiguous, failed, data, clamped, refunded, stranded, lost, leasesLost, epochs atomic.Uint64
 
 	open, local, refused, reported atomic.Uint64
 }
 
-// Stats is what a [Store] has done since it was made. All numbers but Away
+// Stats is the work that a [Store] has done since it was made. All numbers but Away
 // and Instances only grow.
 type Stats struct {
 	Away      int64  // servers that are unavailable now
@@ -300,7 +300,7 @@ type Stats struct {
 	Reported uint64 // units admitted by local shares and later reported to the server
 }
 
-// Stats returns what the store has done.
+// Stats returns the work the store has done.
 func (s *Store) Stats() Stats {
 	c := &s.stats
 	away, outages, probes := s.breaker.Counts()

@@ -77,7 +77,7 @@ func (t *taking) widen(reply []int64) []int64 {
 	return t.wide[:]
 }
 
-// call returns the call that takes what requests ask for, and the number of numbers of its reply
+// call returns the call that takes the units for requests, and the number of numbers of its reply
 // that are when a request will fit.
 func (s *Store) call(requests []*request) (t *taking, whens int) {
 	t = new(taking)
@@ -192,7 +192,7 @@ func (s *Store) takeFromServer(ctx context.Context, requests []*request) error {
 	return nil
 }
 
-// giveBack returns what was taken for callers that had left, the last first, so that
+// giveBack returns the units taken for callers that had left, the last first, so that
 // the slots of those before it are at the tail then.
 func (s *Store) giveBack(_ sign, requests []*request) {
 	for i := len(requests) - 1; i >= 0; i-- {
@@ -211,7 +211,7 @@ func (s *Store) giveBack(_ sign, requests []*request) {
 
 // # How are requests decided without a server?
 //
-// One limit after the other, and what was taken from some is returned if another
+// One limit after the other, and units taken from some are returned if another
 // rejects, immediately and exactly. Meanwhile it is missing, so that another request may be
 // rejected that would have been admitted; none is admitted that should not be. While the
 // server is unavailable each limit follows its own policy.
@@ -315,7 +315,7 @@ func (s *Store) decideHere(p *part, n int64, away *outageError) (by kinds.Rule, 
 	return by, nil
 }
 
-// takeBack returns what decideHere has taken, to a share or to a limit of this
+// takeBack returns the units decideHere has taken, to a share or to a limit of this
 // process.
 func (s *Store) takeBack(key string, by kinds.Rule, n, end int64, shared bool) {
 	if shared {

@@ -15,7 +15,7 @@ import (
 // # Why ask several limits in one script?
 //
 // "10 a second and 5,000 a day" are two limits, and a call must have both. Asked
-// one after the other, what the first gave must be returned when the second
+// one after the other, the units of the first must be returned when the second
 // rejects: two round trips more, meanwhile others are rejected although the units are not used,
 // and sometimes it is too late. One script looks at all limits before it writes to
 // any:
@@ -172,7 +172,7 @@ func (t *joint) AdmitAll(ctx context.Context, n []int64) (wait time.Duration, wh
 }
 
 // AdjustAll implements limits.Joint: it is Adjust of limit i by delta[i]. If the
-// server cannot be asked, or one key holds what it must not, none is corrected.
+// server cannot be asked, or one key has invalid content, none is corrected.
 //
 // Slots of a pacer are returned only as a gate does it: with an age of 0, what
 // the set has admitted last, and if no slot was taken since.

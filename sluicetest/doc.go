@@ -1,6 +1,6 @@
 // Package sluicetest is an in-memory HTTP server for testing clients of rate-limited
 // APIs. It enforces limits exactly, fails on request, and records every request so that
-// a test can check what the client did.
+// a test can check the client's behavior.
 //
 // In a testing/synctest bubble hours pass in milliseconds and every time is exact:
 //

@@ -152,7 +152,7 @@ func (x *exchange) broken(end func()) {
 	panic(http.ErrAbortHandler)
 }
 
-// received records what is read of the body of a request.
+// received records the bytes that are read of the body of a request.
 type received struct {
 	io.ReadCloser
 	x *exchange
@@ -187,7 +187,7 @@ func (a *answer) Flush() {
 	_ = http.NewResponseController(a.ResponseWriter).Flush()
 }
 
-// Hijack implements [http.Hijacker]. The record does not contain what is sent then.
+// Hijack implements [http.Hijacker]. The record does not contain data that is sent then.
 func (a *answer) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	conn, buf, err := http.NewResponseController(a.ResponseWriter).Hijack()
 	a.hijacked = err == nil

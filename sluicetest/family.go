@@ -11,7 +11,7 @@ import (
 type Standing struct {
 	// Name is the name of the limit, or "default".
 	Name string
-	// Unit is what is counted: "requests", or the name of a limit with a Cost.
+	// Unit is the counted unit: "requests", or the name of a limit with a Cost.
 	Unit string
 	// Limit is the number of units per Window, or of requests in flight if Window is
 	// 0. If a Limit has several parts, this is the one with the fewest left.

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// A Limit is what a server allows: a rate, a quota, a number of requests in flight, or
+// A Limit is a limit of a server: a rate, a quota, a number of requests in flight, or
 // several of these. A request that one of them rejects is counted by none.
 //
 // A limit counts requests, or with a Cost the units that they cost: LLM tokens, points,
@@ -64,9 +64,9 @@ type Limit struct {
 //		sluicetest.Limit{Name: "tokens", Count: 60_000, Per: time.Minute, Burst: 10_000, Cost: tokens, Family: sluicetest.OpenAI},
 //	)
 //
-// The time that counts is when a request reaches this layer or, if a limit has a Cost,
-// when its body has been read. If one Enforce encloses another, the outer one also counts
-// what the inner one rejects.
+// The time that counts is when a request reaches this layer or, if a limit has a Cost, when
+// its body has been read. If one Enforce encloses another, the outer one also counts
+// requests that the inner one rejects.
 //
 // It panics if a number of a limit is negative, if only one of two fields that belong
 // together is set, or if Burst times Per is more than 292 years.
@@ -158,7 +158,7 @@ func (e *enforcer) serve(w http.ResponseWriter, r *http.Request) {
 	_, _ = io.WriteString(w, l.Body)
 }
 
-// asked returns what r asks of each limit.
+// asked returns the units that r needs of each limit.
 func (e *enforcer) asked(x *exchange, r *http.Request) []*charge {
 	var body []byte
 	if e.readsBody {

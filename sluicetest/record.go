@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// A Record is a copy of what a server has seen so far. Times are durations since the
+// A Record is a copy of a server's log so far. Times are durations since the
 // server was made. The record grows by about 700 bytes and the body for each request.
 type Record struct {
 	// Requests are in order of arrival.
@@ -82,7 +82,7 @@ type Conn struct {
 // keptBody is the part of the body of a request that is recorded.
 const keptBody = 64 << 10
 
-// Record returns what has happened so far.
+// Record returns the log so far.
 func (s *Server) Record() Record {
 	s.book.mu.Lock()
 	defer s.book.mu.Unlock()
@@ -104,7 +104,7 @@ func (b *book) copy() Record {
 	return r
 }
 
-// A book is what a Record is copied from. The clock is read under its lock, so that
+// A book is the original of Records. The clock is read under its lock, so that
 // events are recorded in the order of their times.
 type book struct {
 	now func() time.Duration

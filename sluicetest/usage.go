@@ -7,10 +7,10 @@ import (
 	"time"
 )
 
-// Settle corrects what r cost in the limits called name: used is what it really used, once that is
-// known. A handler calls it, at any time and any number of times; the last call applies. What r
-// used less than before is free immediately. What it used more is taken, even if it does not fit,
-// so later requests wait longer. A quota whose window has ended does not change.
+// Settle corrects the cost of r in the limits called name: used is the actual usage, once that is
+// known. A handler calls it, at any time and any number of times; the last call applies. Units that
+// r did not use are free immediately. Additional units are taken, even if it does not fit, so later
+// requests wait longer. A quota whose window has ended does not change.
 //
 //	sluicetest.Settle(r, "tokens", promptTokens+completionTokens)
 //
@@ -31,7 +31,7 @@ func Settle(r *http.Request, name string, used int64) {
 	}
 }
 
-// A charge is what a request asks of a limit, and takes from it if it is let in.
+// A charge is the units that a request needs of a limit, and takes from it if it is let in.
 type charge struct {
 	e     *enforcer
 	limit *Limit
@@ -78,7 +78,7 @@ const (
 	tooLarge = "size" // it will never fit
 )
 
-// A usage is what a limit has counted for one key. It shares no code with the limiters
+// A usage is the count of a limit for one key. It shares no code with the limiters
 // that it is used to test.
 //
 // The rate is a bucket of Burst·Per drops. Each unit adds Per drops, and Count drops leak

@@ -14,10 +14,10 @@ type body struct {
 	closed      bool
 }
 
-// Watch returns a RoundTripper that sends requests through rt and records what the
-// client does with the bodies of the responses, for [Record.AllRead]. Of the methods of
-// rt, only RoundTrip and CloseIdleConnections are available. After an upgrade the body
-// can be written to if that of rt can.
+// Watch returns a RoundTripper that sends requests through rt and records the client's use of the
+// bodies of the responses, for [Record.AllRead]. Of the methods of rt, only RoundTrip and
+// CloseIdleConnections are available. After an upgrade the body can be written to if that of rt
+// can.
 func (s *Server) Watch(rt http.RoundTripper) http.RoundTripper { return &watcher{rt, &s.book} }
 
 type watcher struct {

@@ -129,7 +129,7 @@ func (s *stream) Write(p []byte) (n int, err error) {
 			return n, os.NewSyscallError("write", errPipe)
 		case s.left:
 			// As on a network, the writer cannot know yet: only a read finds
-			// out, after what was sent before.
+			// out, after all data that was sent before.
 			s.lost += len(p) - n
 			return len(p), nil
 		}
@@ -197,13 +197,13 @@ func (w *wire) peek() (byte, error) {
 	return w.in.data[0], nil
 }
 
-// CloseWrite lets the other end read io.EOF after what was written.
+// CloseWrite lets the other end read io.EOF after the written data.
 func (w *wire) CloseWrite() error {
 	w.out.update(func() { w.out.ended = true })
 	return nil
 }
 
-// Close closes both directions. What was written can still be read.
+// Close closes both directions. Written data can still be read.
 func (w *wire) Close() error {
 	_ = w.CloseWrite()
 	w.in.update(func() { w.in.left, w.in.data = true, nil })
@@ -212,7 +212,7 @@ func (w *wire) Close() error {
 	return nil
 }
 
-// Reset closes both directions and drops what was not read.
+// Reset closes both directions and drops unread data.
 func (w *wire) Reset() {
 	// The other end first: otherwise our reader could close in good order before
 	// that end sees the reset.

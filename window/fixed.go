@@ -80,9 +80,9 @@ func (c *Fixed) Quota() Quota {
 	return c.quota
 }
 
-// SetQuota changes the limit, for calls from now on. What was used in the current window
-// stays used. It returns an error and changes nothing if quota.Limit is not positive or
-// quota has other windows than the current ones.
+// SetQuota changes the limit, for calls from now on. Units used in the current window stay used. It
+// returns an error and changes nothing if quota.Limit is not positive or quota has other windows
+// than the current ones.
 func (c *Fixed) SetQuota(quota Quota) error {
 	rule, err := quota.fixed()
 	if err != nil {
@@ -105,13 +105,13 @@ func (c *Fixed) Admit(ctx context.Context, n int64) (wait time.Duration, err err
 	return admit(ctx, n, c.Take)
 }
 
-// Adjust corrects by delta what an earlier call took; age is the time since that call was
-// allowed. A negative delta returns units, if the window in which the call was allowed is
-// not over: otherwise it would be taken off what other calls have used. A positive one takes
-// in the current window, beyond the limit if need be; what is beyond the limit ends with
-// the window. A negative age is treated as 0.
+// Adjust corrects the units taken by an earlier call by delta; age is the time since that call was
+// allowed. A negative delta returns units, if the window in which the call was allowed is not
+// over: otherwise it would be taken off the usage of other calls. A positive one takes in the
+// current window, beyond the limit if need be; units beyond the limit end with the window. A
+// negative age is treated as 0.
 //
-// Adjust never fails, and ignores whether ctx is done: what is returned must not be
+// Adjust never fails, and ignores whether ctx is done: returned units must not be
 // lost because its caller gave up.
 func (c *Fixed) Adjust(ctx context.Context, delta int64, age time.Duration) error {
 	c.mu.Lock()

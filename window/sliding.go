@@ -13,12 +13,11 @@ import (
 // A Sliding allows at most its limit of units in any window of time, exactly: from any t
 // up to but not including t + window.
 //
-// It records the time of each call it allows, 16 bytes for all calls of the
-// same nanosecond together, until the call has left the window. A rejected call is not
-// recorded: it is not included, does not prolong the wait and takes no memory. Memory
-// grows with what is in the window, to 16 bytes times the limit at most, and shrinks as
-// calls are made. A limit of 100,000 takes up to 1.6 MB. For limits far beyond that use a
-// [Fixed] or package leaky.
+// It records the time of each call it allows, 16 bytes for all calls of the same nanosecond
+// together, until the call has left the window. A rejected call is not recorded: it is not
+// included, does not prolong the wait and takes no memory. Memory grows with the calls in the
+// window, to 16 bytes times the limit at most, and shrinks as calls are made. A limit of 100,000
+// takes up to 1.6 MB. For limits far beyond that use a [Fixed] or package leaky.
 //
 // Most programs need only [Sliding.Take]. A Sliding is also a limits.Limiter, for a
 // sluice.Gate or sluice.NewQueue; Take then bypasses their queue.
@@ -73,9 +72,9 @@ func (l *Sliding) Quota() Quota {
 // SetQuota changes the quota, for calls from now on. It returns an error and changes
 // nothing where [NewSliding] returns one.
 //
-// What was taken stays taken: after a change to a lower limit nothing fits until
-// enough of it has left the window. A longer window does not bring back what
-// has left the shorter one.
+// Taken units stay taken: after a change to a lower limit nothing fits until enough of it
+// has left the window. A longer window does not bring back units that have left the shorter
+// one.
 func (l *Sliding) SetQuota(quota Quota) error {
 	rule, err := quota.sliding()
 	if err != nil {
@@ -105,14 +104,14 @@ func admit(ctx context.Context, n int64, take func(int64) limits.Result) (time.D
 	return take(n).Wait()
 }
 
-// Adjust corrects by delta what an earlier call took; age is the time since that call was
+// Adjust corrects the units taken by an earlier call by delta; age is the time since that call was
 // allowed. A negative delta removes the newest −delta units allowed at that time or
 // before: those of the call, unless others were allowed in between and age was measured
-// a little too late. What has left the window is not returned. A positive delta takes
+// a little too late. Units that have left the window are not returned. A positive delta takes
 // now, beyond the limit if need be; then nothing fits before enough has left the window.
 // A negative age is treated as 0.
 //
-// Adjust never fails, and ignores whether ctx is done: what is returned must not be
+// Adjust never fails, and ignores whether ctx is done: returned units must not be
 // lost because its caller gave up. It takes longer the more calls were allowed since,
 // about 1 ns for each.
 func (l *Sliding) Adjust(ctx context.Context, delta int64, age time.Duration) error {

@@ -27,7 +27,7 @@ type fixedState struct {
 	Used     int64         `json:"used"`
 }
 
-// Snapshot returns what is in the window, as a small JSON object, for
+// Snapshot returns the content of the window, as a small JSON object, for
 // [Sliding.Restore] in another process. Calls in the window take about 25 bytes
 // each, those of the same time together. Times are noted as wall time.
 func (l *Sliding) Snapshot() []byte {
@@ -42,14 +42,14 @@ func (l *Sliding) Snapshot() []byte {
 	return snapshot.Seal("sliding", s)
 }
 
-// Restore replaces what is in the window by a snapshot, for a program that was restarted: what was
-// taken before still applies, by the wall clock. Calls that left the window meanwhile are dropped;
-// times in the future, after the clock was put back, are now. From then on only the monotonic
-// clock is used.
+// Restore replaces the content of the window by a snapshot, for a program that was restarted: units
+// taken before still apply, by the wall clock. Calls that left the window meanwhile are dropped;
+// times in the future, after the clock was put back, are now. From then on only the monotonic clock
+// is used.
 //
 // It returns [limits.ErrSnapshot], and changes nothing, if data is damaged, from another
 // version or kind of limit, or of another quota. Restore a Sliding before it is used:
-// what it allowed earlier would be discarded.
+// units allowed earlier would be discarded.
 func (l *Sliding) Restore(data []byte) error {
 	s, err := snapshot.Open[slidingState](data, "sliding")
 	if err != nil {
@@ -82,7 +82,7 @@ func (l *Sliding) Restore(data []byte) error {
 	return nil
 }
 
-// Snapshot returns what was used of the current window, as a small JSON object, for
+// Snapshot returns the used units of the current window, as a small JSON object, for
 // [Fixed.Restore] in another process.
 func (c *Fixed) Snapshot() []byte {
 	c.mu.Lock()
@@ -101,14 +101,14 @@ func (c *Fixed) Snapshot() []byte {
 	return snapshot.Seal("fixed", s)
 }
 
-// Restore replaces what was used by a snapshot, for a program that was restarted: what was used of
-// the current window before still applies, by the wall clock. A window that has ended by now does
-// not count. If the clock was set back, the saved window may lie in the future: it then counts, for
-// at most its own length.
+// Restore replaces the used units by a snapshot, for a program that was restarted: units used of
+// the current window before still apply, by the wall clock. A window that has ended by now does not
+// count. If the clock was set back, the saved window may lie in the future: it then counts, for at
+// most its own length.
 //
 // It returns [limits.ErrSnapshot], and changes nothing, if data is damaged, from another
 // version or kind of limit, or of another quota; locations are compared by name. Restore a
-// Fixed before it is used: what it allowed earlier would be discarded.
+// Fixed before it is used: units allowed earlier would be discarded.
 func (c *Fixed) Restore(data []byte) error {
 	s, err := snapshot.Open[fixedState](data, "fixed")
 	if err != nil {

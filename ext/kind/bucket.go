@@ -12,7 +12,7 @@ import (
 
 // # How is the level of a leaky bucket remembered?
 //
-// The textbook funnel remembers what is left and when it was last visited. At each
+// The textbook funnel remembers its remaining space and when it was last visited. At each
 // visit it adds the units that have leaked since. That goes wrong in three ways. It
 // drops the fraction of a unit at each visit, so a funnel of 10 per second that is
 // visited every 199 ms leaks one unit at a time instead of 1.99: half of the rate. It
@@ -67,7 +67,7 @@ type Bucket struct {
 }
 
 // deepest is the largest depth: half the range, so that now + depth stays within it for
-// the next 146 years. A TAT cut off at the end of the range would forget what was taken.
+// the next 146 years. A TAT cut off at the end of the range would lose the taken units.
 const deepest = time.Duration(math.MaxInt64/2 + 1)
 
 // NewBucket returns the algorithm of buckets that hold rate.Burst units (0 means 1) and leak
@@ -140,7 +140,7 @@ func (r *Bucket) Fits(level time.Duration, n int64) (after, wait time.Duration) 
 	return level + cost, 0
 }
 
-// Result returns the result for what Fits has returned.
+// Result returns the result for a return value of Fits.
 func (r *Bucket) Result(level, wait time.Duration) limits.Result {
 	return limits.Result{
 		Limit:      r.capacity,
@@ -194,8 +194,8 @@ func (r *Bucket) Adjust(tat, now time.Duration, delta int64) time.Duration {
 // A level kept as time has the same fault in another form: 100 units at 50/s are
 // 2 s, and 2 s are 10 units at 5/s, which leaves room for 90 more.
 //
-// So each rate has its own bucket, and what any of them admits is poured into
-// all. A bucket admits what fits into it. A call that is rejected changes nothing.
+// So each rate has its own bucket, and the units that any of them admits are poured into all. A
+// bucket admits the units that fit into it. A call that is rejected changes nothing.
 //
 // Bound. Let a grant by a bucket of capacity c and rate r end a window of length W.
 // The bucket held all of the units admitted in the window except those that leaked, r·W at most, and
@@ -240,7 +240,7 @@ func (b BucketState) of(r *Bucket) bool {
 	return b.Interval == int64(r.interval) && b.Capacity == r.capacity
 }
 
-// laxer reports whether b never rejects what o does not: o needs no bucket then.
+// laxer reports whether b admits all that o admits: o needs no bucket then.
 func (b BucketState) laxer(o BucketState) bool {
 	return b.Interval <= o.Interval && b.Capacity >= o.Capacity
 }
@@ -340,7 +340,7 @@ func cover(a, b BucketState) BucketState {
 }
 
 // Pour puts ns nanoseconds into the own bucket and as many units into the other, or
-// takes them out if ns is negative. What is taken out may have leaked already from a
+// takes them out if ns is negative. The units taken out may have leaked already from a
 // bucket that leaks faster.
 func (p *BucketPair) Pour(ns int64) {
 	own, rest := &p.Own, &p.Rest

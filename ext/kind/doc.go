@@ -4,7 +4,7 @@
 //	Sliding    at most N in any window of time, exactly
 //	Fixed      at most N per window, one window after the other
 //
-// An algorithm has no lock and no clock. It takes what is known of a limit (its state), the current
+// An algorithm has no lock and no clock. It takes the state of a limit, the current
 // time, and the number of requested units, and returns a [limits.Result] and the new state.
 // Packages leaky and window, and the module sluiceredis, are shells around these algorithms: they keep
 // the state, lock it, read the clock and wait.

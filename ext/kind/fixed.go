@@ -36,10 +36,10 @@ import (
 //	12:00 of the 2nd, set to 12:00 of the 3rd    the 3rd begins: a machine that slept looks
 //	                                             the same. Set back, the 3rd goes on
 //
-// So with the clock put back nothing is admitted twice, and what is left of the current window can
+// So with the clock put back nothing is admitted twice, and the rest of the current window can
 // still be had. No call waits longer than the window is long because the clock was wrong. A clock
-// that is put forward over an edge begins a window, one however many edges it skips, and what was
-// left of the old one is lost.
+// that is put forward over an edge begins a window, one however many edges it skips, and the rest
+// of the old one is lost.
 
 // A Fixed is the algorithm of fixed windows: at most Limit units per window, and the windows
 // follow one another.
@@ -53,7 +53,7 @@ type Fixed struct {
 	Edges func(wall int64) (start, end int64)
 }
 
-// A FixedState is what is known of the current window. The zero FixedState is of a
+// A FixedState is the state of the current window. The zero FixedState is of a
 // limit that was never used.
 type FixedState struct {
 	Used int64         // units in the window; may be more than the limit

@@ -40,7 +40,7 @@ import (
 // allowed and not returned, and after one more is allowed they are at most N. Any
 // window of length W ends at or after its last call, so none holds more than N.
 //
-// What is taken without asking (Adjust) may exceed N. The excess must leave
+// Units that are taken without asking (Adjust) may exceed N. The excess must leave
 // before anything fits, so it does not matter when its oldest parts would: when
 // there are more runs than N, the oldest two become one that leaves with the
 // later of them. That is exact unless something is returned or the limit
@@ -54,7 +54,7 @@ type Sliding struct {
 	Window time.Duration // positive
 }
 
-// A SlidingState is what a sliding window remembers: the times at which units were
+// A SlidingState is the state of a sliding window: the times at which units were
 // allowed, 16 bytes for all of the same time. The zero SlidingState is empty. It
 // must not be copied once it is in use.
 type SlidingState struct {

@@ -1,21 +1,20 @@
-// Package peers has what gates of several processes tell each other about a limit that they
+// Package peers has the messages that gates of several processes exchange about a limit that they
 // have learned, [Store], and divides the limit among them: the rule of [Groups], which is a
 // Store's within one process. The script of sluiceredis is the same rule in Lua, and is tested
 // against it. The package is for authors of stores, see package ext.
 //
 // # How is a limit divided?
 //
-// By what each gate could use (max-min fairness): a gate that wants less than an equal part
-// gets what it wants, and the others divide what is left. If all want less than there is,
+// By the amount that each gate could use (max-min fairness): a gate that wants less than an equal part
+// gets its wish, and the others divide the rest. If all want less than there is,
 // each has an equal part of the rest on top, so that it can become busier immediately.
 //
 //	limit 60/s   wants 10/s   all   all       wants 10/s   20/s
 //	parts          10/s      25/s  25/s         25/s       35/s
 //
-// A gate knows its part from its last report, and the others may have joined since. If each
-// simply took what is due, their parts were more than the limit until all have reported. So
-// the group also keeps the part that each gate took, and no gate takes what another one still
-// has:
+// A gate knows its part from its last report, and the others may have joined since. If each simply
+// took its due, their parts were more than the limit until all have reported. So the group also
+// keeps the part that each gate took, and no gate takes an amount that another one still has:
 //
 //	gate   a reports   c joins    a reports   b reports   c reports
 //	a        1/2         1/2        1/3         1/3         1/3

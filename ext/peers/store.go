@@ -6,7 +6,7 @@ import (
 )
 
 // A Store connects the gates of several processes that call the same server, so that each
-// takes a part of its limit and all use what one of them learns: sluice.Adaptive.Peers. A
+// takes a part of its limit and all use the limit that one of them learns: sluice.Adaptive.Peers. A
 // sluiceredis.Store is one.
 //
 // The gates of one name form a group. A Store keeps a list of its members, divides the limit
@@ -14,18 +14,18 @@ import (
 // as requests and tokens, each unit has a group: that of the first one has the name of the
 // gates, and those of the others have names made of that and the unit.
 type Store interface {
-	// Exchange records what a gate reports, and returns what the group has. A gate calls
+	// Exchange records the report of a gate, and returns the state of the group. A gate calls
 	// it at most four times a second for each group, from its own goroutine, and no
 	// call waits for it. It must return when ctx is done. After an error, the gate goes on
 	// with the share that it has.
 	Exchange(ctx context.Context, group string, r Report) (Reply, error)
 }
 
-// A Report is what a gate tells the other gates of its group.
+// A Report is the message of a gate to the other gates of its group.
 type Report struct {
 	ID string // of the gate, no other one has it
 
-	// Want is what the gate could use of the limit, in millionths per second, or
+	// Want is the amount of the limit that the gate could use, in millionths per second, or
 	// WantsAll. A gate that reports Leaves leaves the group, until it reports again:
 	// it was closed, or not used for a second.
 	Want int64
@@ -35,7 +35,7 @@ type Report struct {
 	Granted, Use int64
 
 	// Seen is the Stamp of the last reply, 0 if there was none. News are dropped if others have
-	// come since: what was learned first is nearest to the truth.
+	// come since: the limit that was learned first is nearest to the truth.
 	Seen int64
 
 	// News is what the gate has learned since its last report, nil if that is nothing. The
@@ -52,7 +52,7 @@ const (
 // Whole is what the parts of a limit add up to.
 const Whole int64 = 1e9
 
-// A Reply is what a gate learns about its group.
+// A Reply is the state of the group, for one gate.
 type Reply struct {
 	Peers int64 // the number of gates in the group
 
@@ -62,7 +62,7 @@ type Reply struct {
 	// still uses some of it.
 	Part, Due int64
 
-	// Granted is the cost of what was admitted to all gates, counted from any beginning, with
+	// Granted is the cost admitted to all gates, counted from any beginning, with
 	// an estimate of what was admitted to the others since their last reports.
 	Granted int64
 

@@ -1,4 +1,4 @@
-// Package wording writes what people read about gates: times, numbers, and strings from elsewhere,
+// Package wording formats text about gates for people: times, numbers, and strings from elsewhere,
 // which are first made fit to be shown. Stats, errors and logs of Sluice write them in the same
 // way. The package is for authors of pages and exporters, see package ext.
 package wording

@@ -22,7 +22,7 @@ const (
 	mostBody    = 4 << 10
 )
 
-// A change is what a POST asks for.
+// A change is the request of a POST.
 type change struct {
 	Gate  uint64 `json:"gate,omitzero"`  // the id of a row, as the page knows it
 	Start string `json:"start,omitzero"` // of the message that had the row
@@ -33,7 +33,7 @@ type change struct {
 	Limit *int64 `json:"limit,omitzero"` // concurrency; nil is an error
 }
 
-// An answer is what a POST is answered.
+// An answer is the response to a POST.
 type answer struct {
 	Said string  `json:"said"`
 	Undo *change `json:"undo,omitempty"` // what takes the change back, without a gate; nil if nothing does
@@ -180,7 +180,7 @@ func rateText(r sluice.Rate) string {
 	return r.String()
 }
 
-// apply makes a change and says what it was.
+// apply makes a change and describes it.
 func (c change) apply(to Control, now time.Time) (did string, err error) {
 	switch c.Do {
 	case "pause":

@@ -104,7 +104,7 @@ func NewWith(cfg Config, gates ...iter.Seq[Gate]) (*Handler, error) {
 	}, nil
 }
 
-// policy lets the page load what this handler serves, and nothing else.
+// policy lets the page load only files that this handler serves.
 const policy = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self'; " +
 	"form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 

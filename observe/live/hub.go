@@ -17,7 +17,7 @@ type viewer struct {
 	gone  chan struct{} // closed when it must leave
 }
 
-// A message is what viewers get with each sample.
+// A message is sent to viewers with each sample.
 type message struct {
 	Start    string `json:"start"` // names the Handler
 	At       int64  `json:"at"`    // in Unix milliseconds
@@ -178,7 +178,7 @@ func marshal(v any) []byte {
 	return text
 }
 
-// views returns what a query shows. h.mu is held.
+// views returns the views that match a query. h.mu is held.
 func (h *Handler) views(q query) (views []view, matching int) {
 	chosen, matching := q.choose(&h.sampler)
 	views = make([]view, 0, len(chosen))

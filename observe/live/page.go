@@ -22,7 +22,7 @@ var (
 	pageTemplate = template.Must(template.New("page").Parse(pageText))
 )
 
-// assets are what the page loads, by ?asset=.
+// assets are the files that the page loads, by ?asset=.
 var assets = map[string]struct{ kind, text string }{
 	"css":  {"text/css; charset=utf-8", styleText},
 	"js":   {"text/javascript; charset=utf-8", scriptText},

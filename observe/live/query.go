@@ -12,7 +12,7 @@ import (
 // perPage is the number of gates that a page shows.
 const perPage = 100
 
-// A query is what a viewer wants to see.
+// A query is the selection of a viewer.
 type query struct {
 	search string // in names, in lower case
 	sort   string // a key of orders
@@ -27,7 +27,7 @@ var orders = []struct{ key, name string }{
 	{"name", "name"},
 }
 
-// parseQuery reads what the form of the page sends. It ignores what it does not know.
+// parseQuery reads what the form of the page sends. It ignores unknown fields.
 func parseQuery(v url.Values) query {
 	q := query{search: strings.ToLower(shorten(v.Get("q"))), sort: "busy"}
 	for _, o := range orders {

@@ -36,7 +36,7 @@ type sampler struct {
 	lastID  uint64
 }
 
-// An identity is what stays the same about a gate. Gates of one name and key are numbered in
+// An identity is the constant part of a gate. Gates of one name and key are numbered in
 // the order in which they come.
 type identity struct {
 	source    int
@@ -44,7 +44,7 @@ type identity struct {
 	nth       int
 }
 
-// A history is what is remembered of one gate.
+// A history is the recorded past of one gate.
 type history struct {
 	id     uint64
 	name   string // as shown
@@ -64,7 +64,7 @@ type history struct {
 	text          []byte  // the encoded view of the last sample, nil if not needed
 }
 
-// A point is what a gate had counted at one time.
+// A point is the counters of a gate at one time.
 type point struct {
 	at                        time.Time
 	granted, refused, retried uint64
@@ -171,7 +171,7 @@ func (s *sampler) add(source int, g Gate, now time.Time) {
 	s.rows = append(s.rows, h)
 }
 
-// nameOf returns what to call a gate.
+// nameOf returns the displayed name of a gate.
 func nameOf(g Gate, id uint64) string {
 	name, key := wording.Clean(g.Name), wording.Clean(g.Key)
 	switch {
@@ -215,7 +215,7 @@ func (h *history) record(now time.Time) {
 	}
 }
 
-// A flow is what went through a gate lately, per second.
+// A flow is the recent traffic of a gate, per second.
 type flow struct {
 	over                                time.Duration // how long this was; 0: nothing is known
 	arriving, leaving, refused, retried float64
@@ -245,7 +245,7 @@ func (h *history) span() (newest, before, oldest *point) {
 	return newest, before, oldest
 }
 
-// flow computes what went through the gate since the oldest sample of the window.
+// flow computes the traffic of the gate since the oldest sample of the window.
 func (h *history) flow() (f flow) {
 	newest, before, oldest := h.span()
 	if f.over = newest.at.Sub(oldest.at); f.over <= 0 {
@@ -272,7 +272,7 @@ func (f *flow) addWaits(now, before *sluice.WaitTime) {
 	}
 }
 
-// minus returns what was rejected between two states.
+// minus returns the rejections between two states.
 func minus(a, b sluice.Refusals) sluice.Refusals {
 	since := func(a, b uint64) uint64 { return a - min(a, b) }
 	return sluice.Refusals{
@@ -297,7 +297,7 @@ func (s *sampler) forget() {
 	s.known, s.rows, s.orders, s.at = nil, nil, nil, time.Time{}
 }
 
-// sum says what all gates do together. A call of a gate whose parent is shown as well, counts once.
+// sum describes all gates together. A call of a gate whose parent is shown as well, counts once.
 // Which rejections of a parent were of its own calls is unknown: as few as possible are.
 func (s *sampler) sum() string {
 	var queue, inFlight int64

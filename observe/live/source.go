@@ -10,7 +10,7 @@ import (
 	"github.com/sluice-go/sluice/sluicehttp/ratelimit"
 )
 
-// A Gate is what the page shows of one gate at one moment. Only Stats is required.
+// A Gate is the view of one gate on the page at one moment. Only Stats is required.
 type Gate struct {
 	sluice.Stats
 
@@ -99,8 +99,8 @@ func (c keyControl[K]) SetConcurrency(limit int64) error {
 	return c.gates.Use(c.key, func(g *sluice.Gate) error { return g.SetConcurrency(limit) })
 }
 
-// Transport returns a sequence of all gates of a transport, in no particular order, with what
-// their servers said about their limits. A change is lost when the transport evicts the gate.
+// Transport returns a sequence of all gates of a transport, in no particular order, with the limits
+// that their servers announced. A change is lost when the transport evicts the gate.
 func Transport(t *sluicehttp.Transport) iter.Seq[Gate] {
 	return func(yield func(Gate) bool) {
 		t.Stats(func(key string, s sluicehttp.Stats) bool {

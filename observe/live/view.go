@@ -78,8 +78,8 @@ func viewOf(h *history, now time.Time, control bool) view {
 	return v
 }
 
-// asked returns the pace that is asked for, per second: the rate, or what was learned if that
-// is less. 0 means none.
+// asked returns the pace that is asked for, per second: the rate, or the learned limit if that is
+// less. 0 means none.
 func asked(s *sluice.Stats) float64 {
 	most := perSecond(s.Rate)
 	if l := s.Learned; l != nil && l.Pace > 0 && (most == 0 || l.Pace < most) {
@@ -218,7 +218,7 @@ func totalsText(s *sluice.Stats) string {
 	return text
 }
 
-// saysText is what a server said about one limit.
+// saysText is the statement of a server about one limit.
 func saysText(l ratelimit.Limit, seen, now time.Time) string {
 	var text string
 	unit := l.Unit

@@ -10,7 +10,7 @@ import (
 	"github.com/sluice-go/sluice/limits"
 )
 
-// A state is what a gate is doing, in a word, for a color and for sorting.
+// A state describes a gate in a word, for a color and for sorting.
 type state string
 
 const (
@@ -64,7 +64,7 @@ var refusals = map[string]string{
 // hasError are the reasons of which Stats.LastError says more.
 var hasError = map[string]bool{"deadline": true, "too_large": true, "other": true}
 
-// held is why without what is rejected, and without the period.
+// held is why without the rejections, and without the period.
 func held(s sluice.Stats, f flow, now time.Time) (state, string) {
 	queue := s.Pacing + s.Waiting
 	switch {

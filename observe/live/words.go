@@ -55,7 +55,7 @@ func perSecond(r sluice.Rate) float64 {
 	return float64(r.Count) / r.Per.Seconds()
 }
 
-// list joins what is not empty.
+// list joins its non-empty arguments.
 func list(parts ...string) string {
 	var all []string
 	for _, p := range parts {

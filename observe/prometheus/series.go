@@ -51,7 +51,7 @@ type series struct {
 	responses *observe.Table[func(float64)] // by code
 }
 
-// A change is what a kind of event changes: one series, or one for each reason.
+// A change is the effect of a kind of event: one series, or one for each reason.
 type change struct {
 	value    func(sluice.Event) float64
 	record   func(float64)
