@@ -12,7 +12,7 @@ import (
 // # Why is a caller registered at a limit, and only while it waits?
 //
 // A limit that only answers returns the time to wait, and the caller sleeps for that
-// long. What is returned meanwhile would reach it only then. The simplest remedy
+// long. Units that are returned in the meantime would reach it only then. The simplest remedy
 // registers at the limit each gate that has it: a limit that is shared then keeps
 // the gates of all hosts that were ever seen in memory, and each correction visits
 // all of them. So only the first caller of a gate that sleeps because of this limit is
@@ -145,7 +145,7 @@ func (k *Keyed[K]) RingAll() {
 
 type quiet struct{}
 
-// Quietly returns ctx for an Adjust that returns units what an admission has just taken.
+// Quietly returns ctx for an Adjust that returns the units an admission has just taken.
 func Quietly(ctx context.Context) context.Context { return context.WithValue(ctx, quiet{}, true) }
 
 // Loud reports whether an Adjust by delta with ctx must ring.

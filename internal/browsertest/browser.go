@@ -1,7 +1,7 @@
-// Package browsertest opens web pages in a headless Chromium and checks what a person would
-// see: that a page works with the keyboard, in light and dark, at 400 px and at 1,400 px;
-// that axe-core finds nothing wrong with its accessibility; that the console stays empty and
-// nothing is loaded from elsewhere. See README.md.
+// Package browsertest opens web pages in a headless Chromium and checks the visible result: that a
+// page works with the keyboard, in light and dark, at 400 px and at 1,400 px; that axe-core finds
+// nothing wrong with its accessibility; that the console stays empty and nothing is loaded from
+// elsewhere. See README.md.
 //
 // It speaks the DevTools protocol itself, in about 200 lines, because a general client would
 // take longer to compile than all other tests to run.
@@ -186,7 +186,7 @@ func (v View) String() string {
 
 type args = map[string]any
 
-// event collects what the page says and loads.
+// event collects the messages and requests of the page.
 func (p *Page) event(method string, params json.RawMessage) {
 	var e struct {
 		Type string `json:"type"`

@@ -27,7 +27,7 @@ type Page struct {
 
 	mu       sync.Mutex
 	load     chan struct{}
-	problems []string // what the page should not have said
+	problems []string // messages that the page should not have written
 	requests []string
 }
 
@@ -223,7 +223,7 @@ func (p *Page) Type(text string) {
 	p.call("Input.insertText", args{"text": text}, nil)
 }
 
-// Screenshot writes what is visible to a PNG, if the environment variable SLUICE_PICTURES
+// Screenshot writes the visible page to a PNG, if the environment variable SLUICE_PICTURES
 // names a directory for it.
 func (p *Page) Screenshot(name string) {
 	p.t.Helper()

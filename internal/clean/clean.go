@@ -11,9 +11,9 @@ import (
 // most is the number of bytes of a text that are shown.
 const most = 300
 
-// Text returns text as it may be shown: without the user, the query and the fragment of
-// any address in it, which may be secrets, without what is named as one (token=…), without control characters, and short. What is left
-// is not HTML; the page escapes it.
+// Text returns text as it may be shown: without the user, the query and the fragment of any address
+// in it, which may be secrets, without values that are named as secrets (token=…), without control
+// characters, and short. The rest is not HTML; the page escapes it.
 func Text(text string) string {
 	text = strings.ToValidUTF8(text, "\ufffd")
 	text = strings.Map(func(r rune) rune {
@@ -44,7 +44,7 @@ func Text(text string) string {
 	return Shorten(text)
 }
 
-// secret matches what is named as a secret, wherever it stands: key=… in an address without a
+// secret matches values that are named as secrets, wherever it stands: key=… in an address without a
 // scheme as well.
 var secret = regexp.MustCompile(`(?i)([\w-]*(?:token|key|secret|passw|auth|signature)[\w-]*=)[^\s&,;)]+`)
 

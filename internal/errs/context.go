@@ -4,7 +4,7 @@ import "context"
 
 // Done returns the error of a context whose Done channel is closed. A context that
 // breaks its contract and has none yet is treated as canceled: a nil error would say that
-// the caller got what it was rejected.
+// the caller was admitted.
 func Done(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return err

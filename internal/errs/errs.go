@@ -1,4 +1,4 @@
-// Package errs has what several packages do to the errors of package limits before
+// Package errs has functions of several packages for the errors of package limits before
 // they return them.
 package errs
 
@@ -31,7 +31,7 @@ func For(w sentence.Wait, err error) error {
 	return err
 }
 
-// A timeout is an ErrTimeout with what the wait was for.
+// A timeout is an ErrTimeout with the reason for the wait.
 type timeout struct {
 	wait sentence.Wait
 	at   time.Time // when it ended, if it is known when the wait would have

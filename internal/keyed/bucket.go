@@ -27,11 +27,11 @@ const slots = 7
 // home, the slot that is examined first: the CPU, which expects to find the key
 // there, loads both lines together. Seven in ten are at home.
 //
-// With five on average, some buckets have too many. What does not fit is in a slice next to it, as
-// if there were no tags: 6 to 10 % of all, most of them half-way between two powers of two, when
-// those buckets that are not split yet have twice as many as those that are. Spiral storage (G. N.
-// N. Martin, 1979) always splits the fullest, and 6.6 % overflow at any size; calls were no faster
-// for it, and it takes a logarithm to explain. Four on average would be 68 bytes per key.
+// With five on average, some buckets have too many. Entries that do not fit are in a slice next to
+// it, as if there were no tags: 6 to 10 % of all, most of them half-way between two powers of two,
+// when those buckets that are not split yet have twice as many as those that are. Spiral storage
+// (G. N. N. Martin, 1979) always splits the fullest, and 6.6 % overflow at any size; calls were no
+// faster for it, and it takes a logarithm to explain. Four on average would be 68 bytes per key.
 type bucket[K comparable, V any] struct {
 	tags     [slots + 1]uint8 // of the entry in each slot, or 0; the last is not used
 	overflow []entry[K, V]    // what does not fit
@@ -43,7 +43,7 @@ type entry[K comparable, V any] struct {
 	value V
 }
 
-// tag returns what distinguishes the keys of a bucket most of the time, never 0.
+// tag returns a byte that distinguishes the keys of a bucket most of the time, never 0.
 // Other bits of the hash choose the shard and the bucket.
 func tag(hash uint64) uint8 { return max(1, uint8(hash>>48)) }
 
@@ -107,7 +107,7 @@ func (b *bucket[K, V]) add(tag uint8, e entry[K, V]) {
 	}
 }
 
-// remove removes what is at an index, as find returns it.
+// remove removes the entry at an index, as find returns it.
 func (b *bucket[K, V]) remove(i int) {
 	if i < slots {
 		b.tags[i], b.entries[i] = 0, entry[K, V]{}
@@ -121,7 +121,7 @@ func (b *bucket[K, V]) remove(i int) {
 	}
 }
 
-// settle moves to slots what need not overflow any more.
+// settle moves to slots the entries that need no longer overflow.
 func (b *bucket[K, V]) settle(hash func(K) uint64) {
 	for len(b.overflow) > 0 && b.tagged(0) != 0 {
 		e := b.overflow[0]

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// A room is what the parts of a Map share: the clock and the room for keys.
+// A room is the shared state of the parts of a Map: the clock and the room for keys.
 type room struct {
 	epoch time.Time
 	max   int64

@@ -72,7 +72,7 @@ func (t *table[K, V]) removed(hash func(K) uint64, b *bucket[K, V], n int) {
 	}
 }
 
-// split adds a bucket and moves there what belongs there, all of it from one
+// split adds a bucket and moves the entries that belong there, all of it from one
 // other.
 func (t *table[K, V]) split(hash func(K) uint64) {
 	t.extend()

@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// A check is one cell: it collects what is wrong.
+// A check is one cell: it collects failures.
 type check struct {
 	tb    testing.TB
 	setup Setup
@@ -272,8 +272,8 @@ func (x *crowd) wantLeft(caller int, at time.Duration) {
 	}
 }
 
-// late returns the delay after its exact time with which a call may start in a bubble. What a
-// gate has learned is computed in floating-point numbers.
+// late returns the delay after its exact time with which a call may start in a bubble. A learned
+// limit is computed in floating-point numbers.
 func (x *crowd) late() time.Duration {
 	if x.s.Pace > 0 {
 		return x.s.Late + 2

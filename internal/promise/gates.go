@@ -132,7 +132,7 @@ type verbs struct {
 	cost     int64         // what a call costs
 	deadline time.Duration // of each context, 0 for none
 	within   time.Duration // for AcquireWithin, 0 for Acquire and Do
-	settle   sluice.Costs  // what a call has really taken when it ends, nil for the amount with which it was admitted
+	settle   sluice.Costs  // the units a call has really taken when it ends, nil for the amount with which it was admitted
 	took     int64         // likewise its cost, 0 for the amount with which it was admitted
 }
 

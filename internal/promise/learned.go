@@ -78,7 +78,7 @@ func (s *Subject) change(tb testing.TB, l Limits) {
 	}
 }
 
-// settled has calls that are settled by ten times what they were admitted with, which nothing
+// settled has calls that are settled by ten times the cost with which they were admitted, which nothing
 // counts.
 func settled(tb testing.TB, l Limits) *Subject { return settledIn(tb, l, l.Config()) }
 

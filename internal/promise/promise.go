@@ -1,7 +1,7 @@
 // Package promise checks that the promises of README.md hold with every feature that
 // a call can meet.
 //
-// It is one table. A row is a [Promise], with a check that reports what breaks it. A
+// It is one table. A row is a [Promise], with a check that reports violations. A
 // column is a [Feature], with a [Setup] that makes a [Subject] with that feature: a
 // gate, or something else that lets calls start. A cell is the check of its row on the
 // setup of its column, so a new promise is one check and a new feature is one setup. A
@@ -18,7 +18,7 @@
 // table does not call Run, or if README.md does not name the tests of its promises.
 //
 // Most cells run in a testing/synctest bubble and compare exact times. On the
-// real clock the same checks assert only what holds on a slow machine as well: the order,
+// real clock the same checks assert only properties that hold on a slow machine as well: the order,
 // that no call is early, that nothing is lost.
 package promise
 
@@ -49,7 +49,7 @@ type Feature struct {
 	// Name is that of the test.
 	Name string
 
-	// Says is what the subjects of this column have.
+	// Says describes the subjects of this column.
 	Says string
 
 	// Runs are the directories of the modules or packages that run the column. The
@@ -65,7 +65,7 @@ type Feature struct {
 	Never map[string]string
 }
 
-// Limits are what a check needs of its subject.
+// Limits are the properties of its subject that a check needs.
 type Limits struct {
 	Interval time.Duration      // between two calls; a subject that is not Paced ignores it
 	Room     int64              // most calls in flight; 0 means no limit
@@ -74,7 +74,7 @@ type Limits struct {
 	Grain    time.Duration      // how late a call may be woken there, see sluice.Config
 
 	more   []sluice.Limit // further ones
-	peers  peers.Store    // with which a gate shares what it learns, or nil
+	peers  peers.Store    // with which a gate shares its learned limit, or nil
 	search sluice.Rate    // at which a gate begins to look for the limit of its server; zero: it does not
 }
 
@@ -82,13 +82,13 @@ type Limits struct {
 // real clock for at most a few intervals. The subject is used until its Close.
 type Setup func(tb testing.TB, l Limits) *Subject
 
-// An Ask is what one call needs.
+// An Ask is the demand of one call.
 type Ask struct {
 	N      int64         // its cost; 0 means 1
 	Within time.Duration // the longest wait; 0 means no bound
 }
 
-// A Subject is what a check is about. It lets calls start.
+// A Subject is the object of a check. It lets calls start.
 type Subject struct {
 	// Do makes one attempt: it blocks until the call may start, calls f while
 	// the call is in flight, and returns the error of f or why it did not leave.
@@ -138,7 +138,7 @@ type Subject struct {
 	// not the feature.
 	Spend func(d time.Duration)
 
-	// Close stops what the subject started; may be nil.
+	// Close stops the goroutines that the subject started; may be nil.
 	Close func()
 }
 

@@ -51,14 +51,14 @@ func Run(t *testing.T, module string, setups map[string]Setup) {
 	}
 }
 
-// judge returns what is wrong with a subject.
+// judge returns the failures of a subject.
 func judge(tb testing.TB, p Promise, setup Setup, real bool) []string {
 	c := newCheck(tb, setup, real)
 	p.check(c)
 	return c.wrong
 }
 
-// report fails t for what is wrong, unless the cell is pending: why is the reason.
+// report fails t for each failure, unless the cell is pending: why is the reason.
 func report(t testing.TB, wrong []string, why string) {
 	t.Helper()
 	switch {

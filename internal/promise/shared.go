@@ -10,7 +10,7 @@ import (
 	"github.com/sluice-go/sluice/ext/peers"
 )
 
-// A company is the peers.Store of a gate that shares what it learns.
+// A company is the peers.Store of a gate that shares its learned limit.
 type company struct {
 	groups peers.Groups
 	began  time.Time
@@ -26,7 +26,7 @@ func (c *company) Exchange(_ context.Context, group string, r peers.Report) (pee
 	return c.groups.Exchange(time.Since(c.began).Microseconds(), group, r), nil
 }
 
-// sharing returns setup with gates that share what they learn. They are the only ones of their
+// sharing returns setup with gates that share their learned limits. They are the only ones of their
 // groups, so that they keep to the same times as if they shared nothing.
 func sharing(setup Setup) Setup { return inCompany(setup, false) }
 

@@ -8,7 +8,7 @@ import (
 	"github.com/sluice-go/sluice"
 )
 
-// ofTokens is what a call of the columns with costs takes: 2 tokens and 3 points.
+// ofTokens is the cost of a call of the columns with costs takes: 2 tokens and 3 points.
 var ofTokens = sluice.Costs{"tokens": 2, "points": 3}
 
 // newTokens and newPoints return limits that count these.

@@ -9,7 +9,7 @@ import (
 	"github.com/sluice-go/sluice/limits"
 )
 
-// A Request is what a caller wants.
+// A Request is the demand of a caller.
 type Request struct {
 	N   int64         // what Admit is asked for
 	Max time.Duration // longest wait; negative is treated as 0, Forever as no bound
@@ -44,7 +44,7 @@ type Grant struct {
 	Receipt Receipt
 }
 
-// A Receipt is what the admitters that have admitted a caller hand to it. 0 is none.
+// A Receipt is the note of the admitters that have admitted a caller hand to it. 0 is none.
 type Receipt struct {
 	Own uint32   // of the admitter of the queue, see HasReceipt
 	Up  []uint32 // of others, for a caller that asks; nil if there are none
@@ -252,7 +252,7 @@ func (q *Queue) deadline(ctx context.Context) (d deadline) {
 	return d
 }
 
-// setRequest notes what few requests have, of a caller that comes at now with a context of
+// setRequest notes the rare parts of a request, of a caller that comes at now with a context of
 // deadline d: a bound on the wait, and what those need that ask, or were rejected.
 func (w *Waiter) setRequest(r *Request, d deadline, q *Queue, now time.Duration) {
 	if r.Max != Forever {

@@ -64,7 +64,7 @@ type Latch interface {
 	Open(asleep int) bool
 }
 
-// Config is what a queue needs in addition to its admitter.
+// Config is the configuration of a queue in addition to its admitter.
 type Config struct {
 	// MaxWaiting is the most entries that may wait; 0 means no bound.
 	MaxWaiting int32

@@ -138,7 +138,7 @@ func (q *Queue) Kick() {
 	}
 }
 
-// setDue writes only what is new: every caller reads what is next to due, on all
+// setDue writes only changes: every caller reads what is next to due, on all
 // processors, and in a semaphore it never changes.
 func (q *Queue) setDue(due time.Duration) {
 	if q.due != due {

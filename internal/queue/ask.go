@@ -70,7 +70,7 @@ type Turn struct {
 	First   time.Time
 }
 
-// A step is what follows after a caller has asked.
+// A step is the next action after a caller has asked.
 type step int
 
 const (
@@ -107,8 +107,8 @@ func (q *Queue) askFor(w *Waiter) (ended bool, err error) {
 	switch {
 	case err == nil && wait.For == 0:
 		w.rare.grant = Grant{now, wait.Receipt}
-		// It may have been failed while it asked. It keeps what it was
-		// given all the same: decided once, in favor of the grant.
+		// It may have been failed while it asked. It keeps the units it was given all the same:
+		// decided once, in favor of the grant.
 		if !w.settled() {
 			q.setDue(min(w.rare.due, now)) // of the next, which is as late as this one
 		}
@@ -221,14 +221,15 @@ func (q *Queue) ask(w *Waiter) (wait Wait, err error) {
 // So each queue has the instant before which its head does not leave for sure, in an atomic word
 // that the queues below it read. It is a lower bound and may be too low: nobody has asked yet, or
 // the head is another. It must not be too high, so whatever may let the head leave earlier (Kick,
-// a change of the admitter, a head that leaves) forgets what was said and the head asks again.
+// a change of the admitter, a head that leaves) forgets the answer and the head asks again.
 //
 // If the instant moves, those that wait already may have become hopeless: in the queue itself,
 // and in each queue below whose head waits here. A parent may have 10,000 of these. It looks at
 // them only if one of their bounds, soonestBelow, is before that instant. Locks are taken from the
 // root down.
 
-// A Behind is what a queue has so that callers behind a head that asks know what the head knows.
+// A Behind is the part of a queue by which callers behind a head that asks share the knowledge of
+// the head.
 type Behind struct {
 	// Above is the queue in which the callers of this one ask, with Request.Below, or nil. It is
 	// fixed, has a Behind, and there is no circle.
@@ -285,7 +286,7 @@ func (q *Queue) foresee(now, at time.Duration) {
 	b.set(at)
 }
 
-// found returns what foresee has noted.
+// found returns the note of foresee.
 func (q *Queue) found() time.Duration {
 	if q.cfg.Behind == nil {
 		return 0
@@ -293,7 +294,7 @@ func (q *Queue) found() time.Duration {
 	return time.Duration(q.cfg.Behind.sure.Load())
 }
 
-// set writes only what is new: callers of other queues read it.
+// set writes only changes: callers of other queues read it.
 func (b *Behind) set(sure time.Duration) {
 	if b.sure.Load() != int64(sure) {
 		b.sure.Store(int64(sure))
@@ -301,7 +302,7 @@ func (b *Behind) set(sure time.Duration) {
 }
 
 // failBehind ends the waits behind the head, here and below, that have become hopeless because of
-// what the head has found.
+// the answer to the head.
 func (q *Queue) failBehind(now time.Duration) {
 	if q.cfg.Behind == nil {
 		return

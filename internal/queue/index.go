@@ -67,7 +67,7 @@ type slot struct {
 	seq   uint32        // of w, also when it has left
 }
 
-// A node says what is so of the slots below it.
+// A node sums up the slots below it.
 type node struct {
 	sum             total         // of the gaps
 	bound, patience time.Duration // none of those waiting is less

@@ -1,6 +1,6 @@
 // Package queue is the one place in Sluice where callers wait.
 //
-// A [Queue] is a FIFO of callers. What they wait for is an [Admitter]: permits (package
+// A [Queue] is a FIFO of callers. They wait for an [Admitter]: permits (package
 // semaphore), a slot in time (package pacer), or all the limits of a gate together.
 // The admitter decides; the queue orders, wakes, hands over and cancels.
 //
@@ -239,7 +239,7 @@ func (q *Queue) remove(w *Waiter) {
 	}
 	if w.prev == nil {
 		if b := q.cfg.Behind; b != nil {
-			b.set(0) // what the head has found when it asked
+			b.set(0) // the answer to the head
 		}
 		if q.front = w.next; q.front == nil && q.closed == nil {
 			q.busy.Store(false)
@@ -272,8 +272,8 @@ func (q *Queue) AheadOfLast() int64 {
 	return ahead.value()
 }
 
-// total is a sum of costs. 128 bits hold any number of int64s, so that
-// taking out what was put in is exact however large the sum was in between.
+// total is a sum of costs. 128 bits hold any number of int64s, so that taking out a value that was
+// put in is exact however large the sum was in between.
 type total struct{ hi, lo uint64 }
 
 func (t *total) add(n int64) {

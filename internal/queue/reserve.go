@@ -35,9 +35,8 @@ func (q *Queue) Reserve(r Request) (w *Waiter, at time.Duration, err error) {
 	return w, 0, nil
 }
 
-// Attend blocks until w, an entry made by Reserve, is admitted, and returns
-// what Acquire would. If it returns an error the entry is gone. It panics if
-// another goroutine attends w.
+// Attend blocks until w, an entry made by Reserve, is admitted, and returns the same as Acquire. If
+// it returns an error the entry is gone. It panics if another goroutine attends w.
 func (q *Queue) Attend(ctx context.Context, w *Waiter) error {
 	done, deadline := ctx.Done(), q.deadline(ctx)
 	q.Lock()

@@ -34,7 +34,7 @@ var (
 // Granted reports whether the wait ended well.
 func (m Message) Granted() bool { return m.at > math.MinInt64+1 }
 
-// grant is what a message that says so means.
+// grant is the meaning of such a message.
 func (m Message) grant() Grant { return Grant{At: m.at, Receipt: Receipt{Own: m.receipt}} }
 
 // nudge makes the goroutine of w look. If it has a message that it has not seen yet,
@@ -126,7 +126,7 @@ func (q *Queue) wait(ctx context.Context, w *Waiter, m Message) (g Grant, err er
 }
 
 // askInTurn asks on behalf of w, which has heard m, if it is at the head and must, until it may sleep
-// or its wait has ended. It returns what w has heard since.
+// or its wait has ended. It returns the message w has received since.
 func (q *Queue) askInTurn(w *Waiter, wake <-chan Message, m Message) (_ Message, next step, err error) {
 	for {
 		if m == Look {
@@ -246,8 +246,8 @@ func (q *Queue) sleepFor(d time.Duration, fine bool, wake <-chan Message, done <
 	}
 }
 
-// awoken is what w does after a sleep that ended with m: it lets all start whose turn
-// it is, or leaves the queue itself. It returns what w has heard meanwhile.
+// awoken is the next step of w after a sleep that ended with m: it lets all start whose turn
+// it is, or leaves the queue itself. It returns the message w has received until then.
 func (q *Queue) awoken(w *Waiter, wake <-chan Message, m Message, cancelled bool) Message {
 	if m == Look {
 		m = heard(wake)

@@ -12,7 +12,7 @@ import (
 
 // A Waiter is one entry of a queue. Its fields are guarded by the queue's lock.
 //
-// 100,000 may wait, so it has what all of them need, 72 bytes. With the channel
+// 100,000 may wait, so it has the fields that all of them need, 72 bytes. With the channel
 // that makes 208, and the runtime adds 112 for each channel that a goroutine
 // waits on.
 //
@@ -25,7 +25,7 @@ type Waiter struct {
 	n    int64
 	done <-chan struct{} // of its context
 	wake chan Message    // nil if no goroutine waits
-	rare *rare           // what few have, or nil
+	rare *rare           // the rarely used fields, or nil
 
 	// until is until when the goroutine sleeps unless it gets a message: an instant, Forever,
 	// or awake. If the entry asks, that is when to ask again. Once the entry is admitted, nothing
@@ -40,7 +40,7 @@ type Waiter struct {
 	early  bool // it is listed, and has no slot in the index
 }
 
-// rare is what only an entry needs whose wait is bounded, or that asks, or that
+// rare has the fields of an entry whose wait is bounded, or that asks, or that
 // has failed.
 type rare struct {
 	patience time.Duration
@@ -57,7 +57,7 @@ type rare struct {
 	paced     bool               // see Wait
 	since     time.Duration      // when it came, got to the head or was woken to ask; Forever: not since it asked
 	due       time.Duration      // when it is to ask again, or was to when it asked
-	by        *Bell              // of what rejected it when it asked, or nil
+	by        *Bell              // of the limit that rejected it when it asked, or nil
 	grant     Grant              // what it was given; it may have failed while it asked
 	bells     []hung             // the bells it is registered at
 	below     *Queue             // at the head of which it waits, or nil

@@ -83,7 +83,7 @@ func (l *Lane) Slots() *Slots { return l.slots.Load() }
 // Places returns the places given to Open.
 func (s *Slots) Places() int64 { return s.places }
 
-// A Verdict is what a lane decides about a call.
+// A Verdict is the decision of a lane about a call.
 type Verdict int
 
 const (

@@ -63,8 +63,8 @@ func (s *Schedule) noteInterval() {
 // SetRate changes the rate and its burst at now; the zero Rate is no limit. On
 // error nothing changes.
 //
-// What is owed is re-priced: the next slot is where it would be if the last call had
-// started under the new rate, never before now. What is stored stays that many calls, but
+// The debt is re-priced: the next slot is where it would be if the last call had
+// started under the new rate, never before now. The stored burst stays that many calls, but
 // no more than the new burst allows. A larger burst stores nothing on its own: it fills
 // from now on.
 //

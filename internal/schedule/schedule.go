@@ -42,12 +42,12 @@
 //
 // If the caller itself is late, the time is lost: an interval not used is not saved up beyond τ. If
 // this package woke it late, by at most the catch-up C, its call is charged at its slot all the
-// same, and those after it follow at the old slots, closer together until the delay is made up.
-// What exceeds C is forfeit. A caller that comes back after such a call finds TAT behind now; it is
-// charged at TAT as long as the lag is no more than what remains of the lateness (credit). If the
-// lag is more, the excess is the caller's own lateness, and lost; if the excess is more than what
-// remains, all is. So every call is charged at a time v with now − C ≤ v ≤ now, and the v are T
-// apart but for the burst. Hence the bound
+// same, and those after it follow at the old slots, closer together until the delay is made up. Any
+// excess over C is forfeit. A caller that comes back after such a call finds TAT behind now; it is
+// charged at TAT as long as the lag is no more than the remaining lateness (credit). If the lag is
+// more, the excess is the caller's own lateness, and lost; if the excess is more than the rest, all
+// is. So every call is charged at a time v with now − C ≤ v ≤ now, and the v are T apart but for
+// the burst. Hence the bound
 //
 //	permits in any window W  ≤  B + (W + C)/T + n_max − 1
 //
@@ -92,7 +92,7 @@ const DefaultCatchUp = 50 * time.Millisecond
 // always caught up immediately: about as much as a Go timer may be late on Linux.
 const DefaultGrain = time.Millisecond
 
-// A Schedule is the state: what is allowed, and when the next call comes. All
+// A Schedule is the state: the allowance, and when the next call comes. All
 // times are durations since its beginning, at which nothing is stored.
 type Schedule struct {
 	rate    limits.Rate
@@ -117,7 +117,7 @@ type Schedule struct {
 	interval time.Duration // T, rounded down to a nanosecond; 0 if there is no limit
 	plain    bool          // calls of cost 1 need only that: see Plain
 
-	credit time.Duration // what remains of our lateness, 0 ≤ credit ≤ catchUp
+	credit time.Duration // our remaining lateness, 0 ≤ credit ≤ catchUp
 	repay  time.Duration // while there is credit, nothing leaves before this + lastN·T/2; 0 without
 	pause  time.Duration // nothing leaves before this, and nothing is stored then
 
@@ -156,8 +156,8 @@ func (s *Schedule) Fine() bool {
 }
 
 // Hold returns the time after its slot at which a call is to be woken, so that those whose slots
-// come until then leave with it. It is part of the grain, and no more than half of what can
-// be caught up.
+// come until then leave with it. It is part of the grain, and no more than half of the lateness
+// that can be caught up.
 func (s *Schedule) Hold() time.Duration {
 	if s.interval == 0 {
 		return 0
@@ -253,7 +253,7 @@ func (s *Schedule) halves(n int64) time.Duration {
 // charge returns when a call that starts at now is charged: at TAT, or later if our
 // lateness does not explain how long ago that was. If late, we woke it too late just now;
 // then it is charged as much before now as that explains. Otherwise the caller is late by
-// the rest, which it loses; if that is more than what remains, the caller was away, and
+// the rest, which it loses; if that is more than the rest, the caller was away, and
 // nothing remains.
 func (s *Schedule) charge(now time.Duration, late bool) (tat time.Duration, rem int64) {
 	tat, rem = s.lifted()
@@ -261,7 +261,7 @@ func (s *Schedule) charge(now time.Duration, late bool) (tat time.Duration, rem 
 	case own <= 0:
 		return tat, rem
 	case late, own < s.credit:
-		return now - s.credit, 0 // what lies beyond catchUp is forfeit
+		return now - s.credit, 0 // any excess over catchUp is forfeit
 	}
 	return now, 0
 }
@@ -287,7 +287,7 @@ func (s *Schedule) Admit(now, due time.Duration, n int64) time.Duration {
 	if late {
 		ideal := max(due, slot) // when it would have left
 		if tat, _ := s.lifted(); ideal-tat <= s.credit {
-			// Then it would have been charged at TAT, for what is left of an earlier lateness. To
+			// Then it would have been charged at TAT, for the rest of an earlier lateness. To
 			// count only the new one forgot that: calls admitted some µs after they came caught up
 			// on T at most.
 			ideal = tat
@@ -348,9 +348,8 @@ func (s *Schedule) owed() (tat time.Duration, rem int64) {
 	return s.plus(sat.Add(s.last, s.debt), s.lastRem, s.lastN)
 }
 
-// Adjust changes by delta what the last calls weighed, once it is known what
-// they cost. More delays the next slot; less brings it forward, at most to the
-// last departure with all that is stored.
+// Adjust changes the weight of the last calls by delta, once their cost is known. More delays the
+// next slot; less brings it forward, at most to the last departure with all that is stored.
 func (s *Schedule) Adjust(delta int64) {
 	n := s.lastN + delta
 	switch {
@@ -364,9 +363,9 @@ func (s *Schedule) Adjust(delta int64) {
 	s.tat, s.rem = s.owed()
 }
 
-// PauseUntil lets nothing leave before t. A pause is only ever prolonged. When
-// it ends nothing is stored: one call starts at t, the next T later. So what a lateness
-// from before it has left is lost, if the pause delays the next call.
+// PauseUntil lets nothing leave before t. A pause is only ever prolonged. When it ends
+// nothing is stored: one call starts at t, the next T later. So the rest of a lateness from
+// before it is lost, if the pause delays the next call.
 func (s *Schedule) PauseUntil(t time.Duration) {
 	s.pause = max(s.pause, t)
 	if tat, _ := s.lifted(); tat > s.tat {

@@ -38,9 +38,9 @@ import (
 //
 //	threshold = W / 2T          max = threshold + 2W / (T + F·T)
 //
-// Because the price is an area, one call of cost 3 pays what three of cost 1
-// pay. With T = 1 s, F = 3, W = 4 s: threshold 2, max 4, and the curve is
-// T + (stored − 2)·1 s. From cold, calls of cost 1 are apart by
+// Because the price is an area, one call of cost 3 pays as much as three of cost 1. With T = 1 s, F
+// = 3, W = 4 s: threshold 2, max 4, and the curve is T + (stored − 2)·1 s. From cold, calls of cost
+// 1 are apart by
 //
 //	stored   4→3   3→2   2→1   1→0   none
 //	apart   2.5 s 1.5 s   1 s   1 s   1 s       2.5 + 1.5 = 4 = W
@@ -77,14 +77,14 @@ func (w *warmUp) max(interval float64) float64 {
 	return w.threshold(interval) + 2*float64(w.over)/(interval*(1+w.factor))
 }
 
-// at returns what is stored at t if nothing leaves from tat until then.
+// at returns the burst stored at t if nothing leaves from tat until then.
 func (w *warmUp) at(tat, t time.Duration, interval float64) float64 {
 	most := w.max(interval)
 	idle := max(0, t-max(tat, w.asOf))
 	return min(most, w.stored+float64(idle)*most/float64(w.over))
 }
 
-// take removes n permits at t and returns what they cost, as cost does.
+// take removes n permits at t and returns their cost, as cost does.
 func (w *warmUp) take(tat, t time.Duration, n int64, interval float64) (fresh int64, rest time.Duration) {
 	stored := w.at(tat, t, interval)
 	w.stored, w.asOf = max(0, stored-float64(n)), t
@@ -97,7 +97,7 @@ func (w *warmUp) reprice(tat, now time.Duration, from, to float64) {
 	w.asOf = max(w.asOf, now)
 }
 
-// cost returns what n permits cost in ns if stored are stored: the whole
+// cost returns the cost of n permits in ns if stored are stored: the whole
 // permits among them that are not stored, at T each, and the rest as a time.
 func (w *warmUp) cost(stored float64, n int64, interval float64) (fresh int64, rest time.Duration) {
 	take := min(float64(n), stored)

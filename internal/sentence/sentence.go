@@ -1,4 +1,4 @@
-// Package sentence writes what Sluice says about a wait. Errors, sluice.Stats, logs and the live
+// Package sentence writes the sentences of Sluice about a wait. Errors, sluice.Stats, logs and the live
 // page use it, so that all of them say the same about the same wait.
 package sentence
 
@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// A Wait is what is known about the wait of a call, or of several.
+// A Wait is the known facts about the wait of a call, or of several.
 type Wait struct {
 	For string    // a limits.Cause, or ""
 	Why string    // what is known about it: a rate, the reason of a pause, the name of a parent …
@@ -18,7 +18,7 @@ type Wait struct {
 	AtLeast bool
 }
 
-// Cause returns what the wait is for, such as "for the rate of 2/m", or "" if that is unknown.
+// Cause returns the reason for the wait, such as "for the rate of 2/m", or "" if that is unknown.
 func (w Wait) Cause() string {
 	text := "for the " + w.For
 	if w.For == "" {
@@ -36,7 +36,7 @@ func (w Wait) Cause() string {
 	return text
 }
 
-// Clause returns what the wait is for and until when it lasts, as seen at now: "for the limit
+// Clause returns the reason for the wait and its end it lasts, as seen at now: "for the limit
 // day, until midnight".
 func (w Wait) Clause(now time.Time) string { return joined(w.Cause(), w.until(now)) }
 
@@ -87,7 +87,7 @@ func (w Wait) until(now time.Time) string {
 	return "until " + Clock(w.End, now)
 }
 
-// ends are what ends a wait for causes that have no time.
+// ends are the events that end a wait for causes that have no time.
 var ends = map[string]string{
 	"concurrency": "until a call in flight ends",
 	"semaphore":   "until a permit is released",

@@ -2,13 +2,11 @@
 //
 // # How does a limit recognize what it wrote?
 //
-// A limit that takes a damaged snapshot for a good one admits what was used
-// already, or rejects for years. A checksum finds what a disk does, but not
-// what a hand does that also mends the checksum, and package encoding/json is
-// kind to such hands: a field that is missing is 0, of two the last counts, a
-// third number in an array of two is dropped, "USED" is "used", and a Decoder
-// accepts a brace too many at the end. So none of this is looked for
-// one by one. Instead:
+// A limit that takes a damaged snapshot for a good one admits units that were used already, or
+// rejects for years. A checksum detects errors of a disk, but not edits that also fix the checksum,
+// and package encoding/json is kind to such hands: a field that is missing is 0, of two the last
+// counts, a third number in an array of two is dropped, "USED" is "used", and a Decoder accepts a
+// brace too many at the end. So none of this is looked for one by one. Instead:
 //
 //	data is a snapshot   if and only if what was read from it, sealed again,
 //	                     gives data, spaces apart

@@ -71,7 +71,7 @@ func (table Table) Check(t testing.TB, tries Tries) {
 
 var prefix = regexp.MustCompile(`^(sluice|semaphore|pacer|leaky|window|limits): `)
 
-// Outcome returns what came of f, in the words of the table.
+// Outcome returns the outcome of f, in the words of the table.
 func Outcome(f func() error) (word string) {
 	defer func() {
 		switch p := recover().(type) {

@@ -26,14 +26,14 @@ import (
 
 var update = flag.Bool("update", false, "write what is shown into testdata, instead of comparing it")
 
-// A Config is what the configurations of exporters have in common.
+// A Config is the common part of the configurations of exporters.
 type Config struct {
 	MaxGates, MaxHistograms int
 	Gates                   iter.Seq[sluice.Stats]
 	Limits                  iter.Seq2[string, []ratelimit.Limit]
 }
 
-// An Exporter is what exporters have in common. Lines returns what it shows, in any order.
+// An Exporter is the common part of exporters. Lines returns its output, in any order.
 type Exporter struct {
 	Observe        sluice.Observer
 	ObserveAttempt func(key string, a sluicehttp.Attempt)
@@ -107,7 +107,7 @@ var cases = []testCase{
 	{name: "nothing"},
 }
 
-// story is what a gate does in a few seconds, with all kinds of events but one.
+// story is the work of a gate in a few seconds, with all kinds of events but one.
 func story(_ Exporter, newGate func(sluice.Config) *sluice.Gate) func() {
 	g := newGate(sluice.Config{Name: "api", Concurrency: 2, Rate: sluice.Rate{Count: 4, Per: time.Second}, MaxWaiting: 2})
 	attempts := 0

@@ -1,5 +1,5 @@
 // Package mixed checks anything that decides by several rates for one key against what
-// those rates allow. It sees only what was admitted and when.
+// those rates allow. It sees only admitted units and their times.
 package mixed
 
 import (
@@ -38,7 +38,7 @@ type Grant struct {
 }
 
 // Run calls a subject at random, as a deployment does that replaces machines one by one,
-// or as many callers with their own tariffs do, and returns what is wrong.
+// or as many callers with their own tariffs do, and returns the first error.
 func Run(seed uint64, rates []limits.Rate, steps int, s Subject) error {
 	r := rand.New(rand.NewPCG(seed, uint64(len(rates))))
 	var now time.Duration

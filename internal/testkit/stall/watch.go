@@ -1,5 +1,5 @@
-// Package stall notices when the machine stalls, so that what a shared machine does to a
-// measurement can be distinguished from what the measured code does.
+// Package stall notices when the machine stalls, so that the effect of a shared machine on a
+// measurement can be distinguished from that of the measured code.
 package stall
 
 import (
@@ -62,7 +62,7 @@ func (w *Watch) look(last, now time.Time) {
 	w.seen = append(w.seen, Stall{last, now.Sub(last)})
 }
 
-// Take returns what was seen since it was last called, the oldest first.
+// Take returns the stalls seen since it was last called, the oldest first.
 func (w *Watch) Take() []Stall {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -41,7 +41,7 @@ type Gatherer[K comparable, O any] struct {
 	// keep the slice.
 	Run func(ctx context.Context, key K, requests []O) error
 
-	// Undo, if not nil, returns what was taken for callers that had left.
+	// Undo, if not nil, returns the units taken for callers that had left.
 	Undo func(key K, requests []O)
 
 	// Ended returns the error of a caller that leaves with err while its call is under

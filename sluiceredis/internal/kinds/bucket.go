@@ -144,7 +144,7 @@ func (s *BucketState) Holds() (remaining, limit int64, reset time.Duration) {
 	return res.Remaining, res.Limit, res.ResetAfter
 }
 
-// A BucketHeld is what a process holds of a key: the buckets of the rate used last and of
+// A BucketHeld is the state of a key in a process: the buckets of the rate used last and of
 // all others, at a time. That of a share is of the whole.
 type BucketHeld struct {
 	BucketState
@@ -199,7 +199,7 @@ func (h *BucketHeld) Follow(found State, granted, _ int64) {
 	}
 }
 
-// Owes owes of the last unit only what has not leaked yet.
+// Owes owes of the last unit only the part that has not leaked yet.
 func (h *BucketHeld) Owes(units, m int64) (held, add int64) {
 	held = min(units, Ceil(h.Level, h.bucket.interval))
 	return held, min(held*int64(h.bucket.whole.Interval()), Ceil(h.Level, m))

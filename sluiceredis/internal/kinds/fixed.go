@@ -114,7 +114,7 @@ func (u *fixedUnits) inForce(clock int64) bool {
 	return clock < u.start+u.window
 }
 
-// A FixedHeld is what a process holds of a key: its own window, and those of other
+// A FixedHeld is the state of a key in a process: its own window, and those of other
 // lengths and offsets.
 type FixedHeld struct {
 	FixedState

@@ -1,11 +1,11 @@
-// Package kinds is the kinds of limits that sluiceredis decides: what scripts are asked
-// and reply for each, and what a process decides on its own. Each kind is one file here
-// and one in sluiceredis/lua. Nothing here sends, waits or locks.
+// Package kinds is the kinds of limits that sluiceredis decides: the arguments and replies of
+// scripts for each, and the decisions of a process on its own. Each kind is one file here and one
+// in sluiceredis/lua. Nothing here sends, waits or locks.
 //
-// A script reads what a limit holds, decides how many of the requests that arrive
-// together are admitted, and replies what it found. Which requests those are, and what
-// each result is, is computed here from that, for each request in turn. Without a
-// server, and for a local share, the same is computed from what the process holds.
+// A script reads the state of a limit, decides how many of the requests that arrive together are
+// admitted, and replies the state it found. These requests, and each result, are computed here from
+// that, for each request in turn. Without a server, and for a local share, the same is computed
+// from the state of the process.
 package kinds
 
 import (
@@ -43,7 +43,7 @@ func (k Kind) String() string {
 	return ""
 }
 
-// Found returns the number of numbers that a script replies of what a limit of kind k holds.
+// Found returns the number of numbers that a script replies of the state of a limit of kind k.
 func (k Kind) Found() int {
 	if k&(BucketKind|PaceKind) != 0 {
 		return 2
@@ -54,7 +54,7 @@ func (k Kind) Found() int {
 // When reports whether take.lua replies, for each run, when its next request will fit.
 func (k Kind) When() bool { return k == SlidingKind }
 
-// ByEnd reports whether units can be returned only by what Take returned for them.
+// ByEnd reports whether units can be returned only by the return value of Take for them.
 func (k Kind) ByEnd() bool { return k == PaceKind }
 
 // A Rule is a limit without its key: a kind and its numbers. It does not change.
@@ -64,7 +64,7 @@ type Rule interface {
 	// Tag is different for rules of one kind with different numbers.
 	Tag() string
 
-	// Args appends to args what a script needs to read the limit. A sliding window
+	// Args appends to args the arguments with which a script reads the limit. A sliding window
 	// needs a name that no other call has.
 	Args(args []string, name string) []string
 
@@ -78,29 +78,28 @@ type Rule interface {
 	// Cost returns n units in what scripts count, as a script wants it.
 	Cost(n int64) string
 
-	// Counts returns how long what was admitted counts at most.
+	// Counts returns the longest time for which admitted units apply.
 	Counts() time.Duration
 
-	// State returns what a script found: the numbers that it replied of the limit, at the
+	// State returns the state a script found: the numbers that it replied of the limit, at the
 	// server's clock, in µs. It may be kept in room, if that is not nil.
 	State(found []int64, now int64, room *Room) State
 
-	// Correction returns what a script is to add for delta ≥ −Most units of a call
-	// that was admitted age ago, and what else it needs; end is what Take returned for
-	// the call, or 0. It returns an error if delta is too large, or
-	// [ErrStranded] if it is too late.
+	// Correction returns the amount a script is to add for delta ≥ −Most units of a call that was
+	// admitted age ago, and further arguments; end is the return value of Take for the call, or 0.
+	// It returns an error if delta is too large, or [ErrStranded] if it is too late.
 	Correction(delta int64, age time.Duration, end int64) (add, arg int64, err error)
 
 	// Share returns the share of one of m instances, or nil if there is none.
 	Share(m int64) Rule
 
-	// Open returns what a process holds of a key: old is what was kept last, one that was
+	// Open returns the state of a key in a process: old is what was kept last, one that was
 	// reset, or nil; now is the time since c began. No other call for the key may come until it
 	// is closed.
 	Open(old Held, now time.Duration, c *Clock) Held
 }
 
-// A State is what a limit holds while requests are decided, one after the other.
+// A State is the state of a limit while requests are decided, one after the other.
 type State interface {
 	// Wait returns 0 if n fit now, limits.Never if they never do, and otherwise the time until they
 	// will.
@@ -123,7 +122,7 @@ type Whener interface {
 	SetWhen(when int64)
 }
 
-// Held is the State of what a process holds.
+// Held is the State in a process.
 type Held interface {
 	State
 
@@ -131,7 +130,7 @@ type Held interface {
 	// admitted age ago. It returns the number of those units.
 	Add(delta int64, age time.Duration, end int64) (made int64, err error)
 
-	// Follow brings a share of one of m up to date with what the server has admitted
+	// Follow brings a share of one of m up to date with the units that the server has admitted for
 	// this process and, if found is not nil, with what it holds then.
 	Follow(found State, granted, m int64)
 
@@ -178,7 +177,7 @@ func NewClock() *Clock {
 // Elapsed returns the time since c began.
 func (c *Clock) Elapsed() time.Duration { return time.Since(c.began) }
 
-// Server returns what stands for the server's clock: microseconds since 1970. It
+// Server returns the estimate of the server's clock: microseconds since 1970. It
 // goes on evenly, even if the wall clock is set.
 func (c *Clock) Server() int64 { return c.shift.Load() + time.Since(c.began).Microseconds() }
 

@@ -156,7 +156,7 @@ func (h *PaceHeld) Owes(units, m int64) (held, add int64) {
 	return held, held * (h.pace.interval / m)
 }
 
-// Pauses are what is known of the pauses of a pacer, in ns since 1970 by the server's clock.
+// Pauses are the known pauses of a pacer, in ns since 1970 by the server's clock.
 type Pauses struct {
 	Now, Pause, Mark int64 // 0: none
 }
@@ -210,7 +210,7 @@ func (h *PaceHeld) Resume(least int64) {
 	h.next, h.pause, h.mark, h.changed = h.now+h.pace.interval, 0, mark, true
 }
 
-// Sync brings a share up to date with what the server has admitted, or what it says of a
+// Sync brings a share up to date with the units that the server has admitted, or what it says of a
 // pause: slots end at next at least.
 func (h *PaceHeld) Sync(next, pause int64) {
 	h.next, h.pause, h.changed = max(h.next, next), max(h.pause, pause), true

@@ -144,7 +144,7 @@ func (u *slidingUnits) add(now time.Duration, delta int64, age time.Duration) {
 	u.rule(MostSliding).Adjust(&u.units, now, delta, age)
 }
 
-// A SlidingHeld is what a process holds of a key: for each window that it is asked by
+// A SlidingHeld is the state of a key in a process: for each window that it is asked by
 // the same units. As in lua/sliding.lua, each must have room for what is admitted.
 type SlidingHeld struct {
 	all []*slidingUnits // the first is for the window that it was asked by last
@@ -188,8 +188,8 @@ func (h *SlidingHeld) Until() (until time.Duration) {
 	return until
 }
 
-// note notes that the limit is asked for. A window that is new begins with what others
-// hold, as if it had been admitted now.
+// note notes that the limit is asked for. A new window begins with the state of the others, as if
+// it had been admitted now.
 func (h *SlidingHeld) note() {
 	w, own := h.window, h.own
 	length := w.length()

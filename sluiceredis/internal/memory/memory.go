@@ -1,6 +1,5 @@
 // Package memory keeps limits in this process: all of them for a store that has no
-// server, and otherwise the local shares of those that a server has. It does what the
-// scripts do.
+// server, and otherwise the local shares of those that a server has. It does the same as the scripts.
 //
 // The packages leaky, pacer and semaphore are better limits for one process, but could
 // not give a server's results: slots are numbers that a server could have given, leases
@@ -72,7 +71,7 @@ type Hold struct {
 	now   time.Duration
 }
 
-// Open opens what is held of key by rule. The caller must close it, soon.
+// Open opens the state of key by rule. The caller must close it, soon.
 func (m *Memory) Open(key string, rule kinds.Rule) Hold {
 	h := Hold{shard: m.lock(key), key: key}
 	h.old, h.now = h.shard.held[key], m.Elapsed()
@@ -111,7 +110,7 @@ func (m *Memory) lock(key string) *shard {
 	return s
 }
 
-// sweep forgets what no longer applies, among so many keys, which are any.
+// sweep removes state that no longer applies, among so many keys, which are any.
 func (m *Memory) sweep(s *shard, most int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -134,7 +133,7 @@ func (m *Memory) sweep(s *shard, most int) {
 	}
 }
 
-// A tab is what was admitted here and not reported to the server.
+// A tab is the units admitted here and not reported to the server.
 type tab struct {
 	units int64         // that are to be reported
 	last  time.Duration // when anything was admitted last
@@ -178,8 +177,8 @@ func (m *Memory) Unreported(key string) (units int64) {
 	return units
 }
 
-// Unnote takes up to n off what is to be reported, and returns its number. own reports
-// whether what was admitted age ago may have been admitted here.
+// Unnote takes up to n off the units to be reported, and returns its number. own reports whether
+// units admitted age ago may have been admitted here.
 func (m *Memory) Unnote(key string, n int64, age time.Duration) (off int64, own bool) {
 	s := m.lock(key)
 	defer s.mu.Unlock()

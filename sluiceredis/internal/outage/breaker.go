@@ -43,7 +43,7 @@ const (
 	Probing             // as Away, while one call tests the server
 )
 
-// A Verdict is what the end of a call says about the server.
+// A Verdict is the conclusion from the end of a call about the server.
 type Verdict int
 
 const (
@@ -134,7 +134,7 @@ func (b *Breaker) Away(name string) bool {
 	return p != nil && p.mode != Asking
 }
 
-// Leave records what a call said about the server at name.
+// Leave records the outcome of a call for the server at name.
 func (b *Breaker) Leave(name string, probe *Place, v Verdict, cause error) {
 	if v == NotThese { // which says nothing of the server
 		v = Nothing

@@ -33,7 +33,7 @@ func (q *events) add(e event) {
 	q.pending.Add(1)
 }
 
-// flush reports what waits, in its own goroutine unless there is one. The caller's
+// flush reports waiting events, in its own goroutine unless there is one. The caller's
 // own would not do: other callers of its key wait for it, and if notify asks for that key
 // it would wait for itself.
 func (q *events) flush() {
@@ -48,7 +48,7 @@ func (q *events) flush() {
 	}
 }
 
-// report reports what waits.
+// report reports waiting events.
 func (q *events) report() {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -23,7 +23,7 @@ const idle = time.Minute
 
 // Heard records that the server at name has answered a call after so long.
 //
-// What is usual rises to the longest answer immediately, and falls by a 64th of the difference
+// The usual time rises to the longest answer immediately, and falls by a 64th of the difference
 // with each shorter one. So a server that becomes slow is known as such from its first
 // answer, and one that is slow now and then stays so.
 func (p *Pulse) Heard(name string, took time.Duration) {

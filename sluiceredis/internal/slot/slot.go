@@ -31,7 +31,7 @@ func crc16(text string) uint16 {
 	return crc
 }
 
-// crcTable is what crc16 adds for each highest byte.
+// crcTable is the value crc16 adds for each highest byte.
 var crcTable = sync.OnceValue(func() *[256]uint16 {
 	var table [256]uint16
 	for i := range table {
