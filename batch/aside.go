@@ -17,7 +17,7 @@ var ErrAside = errors.New("batch: its group is set aside")
 //
 // A group is set aside when After attempts in a row have failed, none of them with a
 // definite answer: a [sluice.Permanent] error shows that the server is well. Its items
-// then wait, while those of other groups leave. After 2 s one of them is tried, as a
+// then wait, while items of other groups start. After 2 s one of them is tried, as a
 // probe, and again 4 s after that has failed, and so on, up to a minute. The group is back
 // as soon as an item of it is ok or gets a definite answer. When a probe has failed, or
 // three if there was an item that was ok before:
@@ -28,8 +28,8 @@ var ErrAside = errors.New("batch: its group is set aside")
 //   - otherwise nothing shows that anything works, and the batch ends soon, with
 //     [ErrHalted].
 //
-// A probe is an ordinary item: it is retried, and its outcome counts. An attempt that
-// leaves when a probe is due is as good as one.
+// A probe is an ordinary item: it is retried, and its outcome counts. An attempt that starts when a
+// probe is due is as good as one.
 type Aside struct {
 	// After is a number of attempts. One has failed when it has ended, and its item has
 	// failed or will be retried. 0 means 12, and a negative number means that no

@@ -40,7 +40,7 @@ type Config[In any] struct {
 
 	// Group, if set, returns the group of an item, such as the host that it calls. A
 	// group whose calls wait, for a pause, a slow server or a backoff, delays only
-	// its own items: those of other groups leave, although they were read later.
+	// its own items: items of other groups start, although they were read later.
 	// While other groups have calls to make, a group has at most half of the
 	// concurrency of the gate. Each item that is in progress has a goroutine: those of a group are
 	// at most twice as many as the concurrency, or 1,000 if that is unlimited.

@@ -213,8 +213,8 @@ func (c *call) departNow() (left bool, halt error) {
 	return true, halt
 }
 
-// arrive records that the current attempt, if any, has ended. If the batch has ended
-// meanwhile, there is no other.
+// arrive records that the current attempt, if any, has ended. If the batch has ended in between,
+// there is no other.
 func (c *call) arrive() {
 	d := c.d
 	d.mu.Lock()

@@ -8,7 +8,7 @@ import (
 
 // # What the gate has learned
 //
-// A gate that finds the limit of its server on its own (sluice.Adaptive) has learned more by
+// A gate that finds the limit of its server automatically (sluice.Adaptive) has learned more by
 // the end of a batch than it knew at its beginning. The log keeps that, by the name of the
 // gate, so that a batch that is resumed does not search again:
 //

@@ -247,7 +247,7 @@ func (r *run[In, Out]) results() iter.Seq[result[In, Out]] {
 	}
 }
 
-// arrivals yields results as they complete, and syncs the log meanwhile.
+// arrivals yields results as they complete, and syncs the log at the same time.
 func (r *run[In, Out]) arrivals() iter.Seq[result[In, Out]] {
 	return func(yield func(result[In, Out]) bool) {
 		var due <-chan time.Time

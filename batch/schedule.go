@@ -9,7 +9,7 @@ import (
 // goroutines, no clock and no gate: the driver asks it with the mutex held.
 //
 // An item that was read is held, then out. While it is out it is fresh until its first
-// attempt starts; from then on it is in an attempt or between two. What delays an item
+// attempt starts; afterwards it is in an attempt or between two. What delays an item
 // is not visible from here: it may be the gate that all items share, or one that only
 // those of its group pass. So the rules are:
 //

@@ -45,7 +45,7 @@ func (t *Tally) skipped(repeated bool) {
 	t.mu.Unlock()
 }
 
-// departed counts an attempt that leaves; queued is for a first attempt.
+// departed counts an attempt that starts; queued is for a first attempt.
 func (t *Tally) departed(first bool, queued time.Duration) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -4,9 +4,9 @@ import "time"
 
 // Times are the times of an item.
 type Times struct {
-	// Intended is when the item should have left by the rate of the gate: one
-	// interval after the item before or, if the input was late or there is no
-	// rate, when it was read. An item that starts from a burst is early.
+	// Intended is when the item should have left by the rate of the gate: one interval
+	// after the item before or, if the input was late or there is not a rate, when it was
+	// read. An item that starts from a burst is early.
 	Intended time.Time
 
 	// Sent is when the first attempt started, zero if there was none. Done is when

@@ -48,7 +48,7 @@ type setting struct {
 }
 
 // water is the stored state of one key: the bucket of the rate with which it was last
-// used. That of other rates is in Keyed.rests.
+// used. The one of other rates is in Keyed.rests.
 type water struct {
 	tat  time.Duration // when its bucket will be empty, since the epoch of the map
 	rate packed        // 0: a new key
@@ -99,7 +99,7 @@ func (k *Keyed[K]) Take(key K, n int64) limits.Result {
 	return k.take(key, k.setting.Load(), n)
 }
 
-// TakeRate is Take with a rate of the call's own, such as that of the user's plan. It
+// TakeRate is Take with a rate of the call's own, such as the rate of the user's plan. It
 // panics if n < 0 or where [New] returns an error.
 //
 // A key may be used with several rates alternately. Each has its own bucket, and
@@ -218,11 +218,10 @@ func (k *Keyed[K]) SetRate(rate limits.Rate) error {
 	return nil
 }
 
-// On returns the bucket of key as a Limiter, for a sluice.Gate or sluice.NewQueue. It
-// has no state of its own: it may be dropped and made again, and it stays valid when k
-// evicts the key, because only keys that are as new are evicted. Admit and Adjust are
-// as those of [Bucket]; if the key is new and there are too many, both return
-// [limits.ErrTooManyKeys] and change nothing.
+// On returns the bucket of key as a Limiter, for a sluice.Gate or sluice.NewQueue. It has no state
+// of its own: it may be dropped and made again, and it stays valid when k evicts the key, because
+// only keys that are as new are evicted. Admit and Adjust are like the methods of [Bucket]; if the
+// key is new and there are too many, both return [limits.ErrTooManyKeys] and change nothing.
 func (k *Keyed[K]) On(key K) limits.Notifier {
 	return keyed.Limiter[K]{Key: key, Of: source[K]{k}, Bells: &k.bells}
 }

@@ -172,7 +172,7 @@ func (p *Pacer) acquire(ctx context.Context, n int64, longest time.Duration) err
 	return err
 }
 
-// pass lets a call of cost 1 leave at now if it can without the lock.
+// pass lets a call of cost 1 start at now if it can without the lock.
 func (p *Pacer) pass() (now time.Duration, v schedule.Verdict) {
 	s := p.lane.Slots()
 	for losses := 0; losses < contend.Enough; losses = contend.Lost(losses) {
@@ -223,7 +223,7 @@ func (p *Pacer) SetRate(rate limits.Rate) error {
 
 // PauseUntil lets no call start before t, those that wait already included.
 // When the pause has ended they start one interval apart, the first of them at
-// t: no burst is saved meanwhile. Callers that cannot start before their deadline
+// t: no burst is saved during the pause. Callers that cannot start before their deadline
 // fail with a [*limits.WaitError] now. A pause never becomes shorter: a t before the
 // end of the current one changes nothing. t is converted to monotonic time at
 // the call, so setting the clock later does not move the end.

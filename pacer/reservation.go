@@ -10,7 +10,7 @@ import (
 )
 
 // A Reservation is a claim on a slot, without a waiting caller. Until the slot has
-// passed it can be returned, exactly. From then on the slot is treated as used, so an
+// passed it can be returned, exactly. Afterwards the slot is treated as used, so an
 // abandoned reservation stalls no caller.
 //
 // A Reservation is a small value; copies are the same claim. It is safe for use

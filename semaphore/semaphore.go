@@ -42,11 +42,10 @@ import (
 // Weighted hands out permits, at most its limit at a time. A call of cost n takes n
 // permits and returns them when it is done.
 //
-// Callers are served strictly in the order in which they came. A large request
-// at the front waits until enough permits are free, and nothing behind it
-// overtakes meanwhile, although smaller requests would fit. That wastes
-// permits for a moment; the alternative starves the large request for as long
-// as small ones keep coming.
+// Callers are served strictly in the order in which they came. A large request at the front waits
+// until enough permits are free, and nothing behind it overtakes, although smaller requests would
+// fit. That wastes permits for a moment; the alternative starves the large request for as long as
+// small ones keep coming.
 //
 // A call for one permit whose context cannot be canceled has come when its goroutine sleeps,
 // which is a moment later than Waiting counts it. All others have come when they are counted.
@@ -172,8 +171,8 @@ func (s *Weighted) keep(ctx context.Context, n int64) error {
 	return err
 }
 
-// giveBack undoes a grant. Unlike a caller of Release it cannot know that
-// Drain has written off some of its permits meanwhile; then there are fewer.
+// giveBack undoes an admission. Unlike a caller of Release it cannot know that
+// Drain has written off some of its permits; then there are fewer.
 func (s *Weighted) giveBack(n int64) {
 	s.queue.Lock()
 	defer s.queue.Unlock()

@@ -24,7 +24,7 @@ import (
 // wants, or closed, for as long as any caller waits. Nothing is lost either: the queue closes free
 // by a swap before it looks at the permits and decides, and a compare-and-swap that began before
 // fails. A Release that has counted a caller out of the crowd wakes one, whatever happens to the
-// number meanwhile.
+// number.
 //
 // A limit is fixed for the life of a stock. A new limit makes a new one and
 // leaves the old closed for good: with a limit next to the number, a Release

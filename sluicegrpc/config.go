@@ -13,7 +13,7 @@ import (
 	"github.com/sluice-go/sluice"
 )
 
-// Config configures an [Interceptor]. The zero Config retries and obeys servers, without a
+// Config configures an [Interceptor]. The zero Config retries and honors servers, without a
 // rate or limit of its own.
 type Config struct {
 	// Gate configures the gate of each key; its Name is the key. Each key has its own

@@ -90,14 +90,14 @@
 //	                                 are granted: see sluice.MaybeThrottled
 //	AlsoRetry with a time            only this call waits
 //
-// The time is that of a google.rpc.RetryInfo in the details of the status, or of the trailer
+// The time is taken from a google.rpc.RetryInfo in the details of the status, or of the trailer
 // grpc-retry-pushback-ms; of two times the later applies, and at most a day. 0 means no time. A
 // google.rpc.QuotaFailure becomes part of Stats.PausedWhy. With a Config.Cost, the unit that it
 // names is the one whose limit the gate learns: "input_tokens_per_minute" names input.
 //
 // # Who retries
 //
-// gRPC retries on its own if a service config has a retryPolicy for the method. Then an
+// gRPC retries automatically if a service config has a retryPolicy for the method. Then an
 // Interceptor leaves all retries of the method to gRPC, which makes them on one permit and
 // does not pass the gate again; the gate is still paused by what reaches the client. The
 // Interceptor reads the current config, whether a resolver has sent it or

@@ -55,10 +55,10 @@ func New(cfg Config) (*Interceptor, error) {
 // Unary is a [grpc.UnaryClientInterceptor]. It makes the call when the gate admits it, and
 // again if Config allows.
 //
-// The error is that of the last attempt, unchanged if nothing is to be added. If the call is
+// The error is the error of the last attempt, unchanged if nothing is to be added. If the call is
 // given up although it could be retried, the error has the status of the last attempt and
 // matches a [*sluice.RetryError], which says why and when to retry. If the gate rejects
-// the call, the error matches that of the gate, and its status is one of those in the
+// the call, the error matches the error of the gate, and its status is one of those in the
 // documentation of the package.
 func (i *Interceptor) Unary(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
 	c := i.newCall(ctx, method, req, cc)
@@ -145,7 +145,7 @@ func (i *Interceptor) Shutdown(ctx context.Context) error {
 	return nil
 }
 
-// use calls f with c.gate set to the gate of c.key, which is not forgotten meanwhile. An error
+// use calls f with c.gate set to the gate of c.key, which is not evicted before. An error
 // without a gate becomes a rejection.
 func (i *Interceptor) use(c *call, f func() error) error {
 	switch err := c.ctx.Err(); {

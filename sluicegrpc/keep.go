@@ -10,9 +10,9 @@ import (
 // # What a client has sent
 //
 // Another attempt of a stream sends the messages of its client again, in the same order, while
-// the client may be sending more. The rule is that of grpc-go's own retries (clientStream):
+// the client may be sending more. The rule is the same as in grpc-go's own retries (clientStream):
 //
-//   - A message is kept after it was sent on a turn, unless the turn has ended meanwhile:
+//   - A message is kept after it was sent on a turn, unless the turn has ended:
 //     then SendMsg sends it on the next one.
 //   - What is kept is sent on a turn before SendMsg gets it: both hold stream.failing.
 //

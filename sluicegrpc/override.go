@@ -21,7 +21,7 @@ type Overrides struct {
 	// NoRetry means that the call is never retried.
 	NoRetry bool
 
-	// AttemptTimeout replaces that of Config.Retry, such as for a stream whose first
+	// AttemptTimeout replaces the one of Config.Retry, such as for a stream whose first
 	// message takes long. Negative means no timeout.
 	AttemptTimeout time.Duration
 }

@@ -57,7 +57,7 @@ func refusal(key string, err error) *status.Status {
 	return s
 }
 
-// codeOf returns the code for an error of a gate. For a closed gate it is that of a closed
+// codeOf returns the code for an error of a gate. For a closed gate it is the error of a closed
 // grpc.ClientConn.
 func codeOf(err error) codes.Code {
 	for _, e := range []error{limits.ErrQueueFull, limits.ErrTooLarge, limits.ErrTooManyKeys, sluice.ErrServerWait} {

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// An OutagePolicy decides calls while the server does not answer. It does not apply
-// to a [Semaphore], which then leases nothing. The zero OutagePolicy of a limit is that of
+// An OutagePolicy decides calls while the server does not answer. It does not apply to a
+// [Semaphore], which then leases nothing. The zero OutagePolicy of a limit is the policy of
 // its store.
 type OutagePolicy int
 
@@ -24,7 +24,7 @@ const (
 	// live instances, rounded down: see [Config.Instances]. If the limit is
 	// smaller than that number there is no share, and calls are rejected as by
 	// FailClosed. A pacer can always be shared: each instance lets one call start per
-	// interval × instances. Results are those of the share. If n is more than the
+	// interval × instances. Results are the results of the share. If n is more than the
 	// share, RetryAfter is the time until the server may be back.
 	//
 	// While the server replies, a share is kept as full as if it had made the decisions for this
@@ -71,7 +71,7 @@ func (s *Store) honor(p OutagePolicy) OutagePolicy {
 }
 
 // ErrOutage reports a call that was rejected because the server did not answer. If the
-// script was sent, the error also matches the one that came back: [ErrAmbiguous] or a
+// script was sent, the error also matches the one that was returned: [ErrAmbiguous] or a
 // [*ServerError], for example.
 var ErrOutage = errors.New("sluiceredis: the server is away")
 

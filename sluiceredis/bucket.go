@@ -68,7 +68,7 @@ func (b *Bucket) SetRate(rate limits.Rate) error {
 	return nil
 }
 
-// TakeRate is Take at a rate of the call's own, such as that of a user's plan. Several
+// TakeRate is Take at a rate of the call's own, such as the rate of a user's plan. Several
 // rates may be used for one key: no more is allowed than by the laxest of them,
 // see [Bucket.SetRate]. It returns an error if Bucket would return one.
 func (b *Bucket) TakeRate(ctx context.Context, key string, rate limits.Rate, n int64) (limits.Result, error) {

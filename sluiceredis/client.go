@@ -13,7 +13,7 @@ import (
 // A Client is used by many goroutines concurrently. It must not send a script again
 // that may have run, because a script takes from a limit: an error after which
 // the script may have run matches [ErrAmbiguous]. An error reply of the server
-// is a [*ServerError], and then nothing was taken. Run and RunMany obey the
+// is a [*ServerError], and then nothing was taken. Run and RunMany honor the
 // deadline of ctx.
 type Client interface {
 	// Run runs s, by its digest and, if the server does not know that, with

@@ -11,7 +11,7 @@ import (
 
 var exchange = script("peers")
 
-// A Store is the [peers.Store] of gates that find their limit on their own.
+// A Store is the [peers.Store] of gates that find their limit automatically.
 var _ peers.Store = (*Store)(nil)
 
 // mostNews is the maximum number of numbers in an update.

@@ -18,7 +18,7 @@ type goRedis struct{ client redis.UniversalClient }
 // Client is safe for use by multiple goroutines.
 //
 // NewGoRedis returns an error unless the option ContextTimeoutEnabled of client is set:
-// without it client does not obey the deadlines of contexts. Scripts are never sent
+// without it client does not honor the deadlines of contexts. Scripts are never sent
 // twice, whatever MaxRetries is. A redis.Ring is an error: it moves keys to another
 // server when one is unavailable, and limits would start over there.
 //

@@ -16,9 +16,8 @@ type Lease struct {
 	until     time.Time   // the time it is believed to last; likewise
 }
 
-// Token returns the fencing token, a number that is higher than that of any lease
-// before; 0 for a lease of no permits. Pass it to the called server if that can reject
-// lower ones.
+// Token returns the fencing token, a number that is higher than the token of any earlier lease; 0
+// for a lease of no permits. Pass it to the called server if that can reject lower ones.
 func (l *Lease) Token() int64 { return l.token }
 
 // Lost returns a channel that is closed when the lease was lost before it was

@@ -65,7 +65,7 @@ func (l *limiter) at() spot { return spot{l.of.limit.Load(), l.key} }
 
 var _ limits.Remote = (*limiter)(nil)
 
-// Admit implements limits.Limiter. Its errors are those of Take.
+// Admit implements limits.Limiter. It returns the errors of Take.
 func (l *limiter) Admit(ctx context.Context, n int64) (wait time.Duration, err error) {
 	res, err := l.of.store.take(ctx, l.at(), n)
 	if err == nil {

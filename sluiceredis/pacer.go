@@ -39,8 +39,8 @@ type PacerConfig struct {
 	// Acquire and Reserve.
 	Prefetch time.Duration
 
-	// OnOutage is the policy for calls while the server does not answer. 0 means
-	// that of the store.
+	// OnOutage is the policy for calls while the server does not answer. 0 means the value of the
+	// store.
 	OnOutage OutagePolicy
 }
 
@@ -136,7 +136,7 @@ func (s *Store) Pacer(name string, rate limits.Rate, cfg PacerConfig) (*Pacer, e
 
 // SetRate changes the rate to count per period, for slots that this machine
 // reserves from now on. Machines need not change at the same time: behind each slot
-// is an interval of the machine that reserved it, so calls never leave faster than at the
+// is an interval of the machine that reserved it, so calls never start faster than at the
 // highest of the rates. Slots that are reserved stay where they are, on all machines,
 // also prefetched ones, so the first call that comes after the change still leaves
 // an old interval after the one before it. (In package pacer the new rate also applies

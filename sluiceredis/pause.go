@@ -117,10 +117,10 @@ func pausesIn(reply []int64) kinds.Pauses {
 // two polls are left; and a caller with a slot reserved in a pause that has had no answer
 // for so long asks once more, and does not leave without an answer.
 
-// Resume ends a pause now, on all machines; without one it changes nothing. It reaches
-// callers that wait within one and a half PausePolls and a round trip. They then leave
-// one interval apart, the first of them one interval after Resume. A [Reservation] that
-// was made before is void: at its slot another call may start as well.
+// Resume ends a pause now, on all machines; without one it changes nothing. It reaches callers that
+// wait within one and a half PausePolls and a round trip. They then start one interval apart, the
+// first of them one interval after Resume. A [Reservation] that was made before is void: at its
+// slot another call may start as well.
 //
 // A pause that ends within two PausePolls anyway is not changed. After [ErrAmbiguous]
 // the pause may have ended.

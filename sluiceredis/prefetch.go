@@ -12,9 +12,9 @@ import (
 //
 // It reserves several slots in one call, one after the other, and lets its calls start at slot +
 // i·T, which is exactly as even. But a slot that is reserved and not used stays empty if others
-// were reserved behind it meanwhile. So no more are reserved together than were used in the last
-// Prefetch; and as soon as one has passed unused, the rest is returned, which helps as far as it
-// is at the tail.
+// were reserved behind it. So no more are reserved together than were used in the last Prefetch;
+// and as soon as one has passed unused, the rest is returned, which helps as far as it is at the
+// tail.
 
 // A prefetched is the slots that a Pacer holds for the gate whose limit it is.
 type prefetched struct {
@@ -41,7 +41,7 @@ func (s *span) forward(ns int64) {
 // the next Admit with the same n and returns the time to wait for it. The slot is lost if
 // that does not come in time. With Prefetch, slots for the next calls are reserved in the
 // same script; unused ones are returned if none was reserved behind them, and otherwise counted in
-// Stats.LostSlots. Errors are those of [Pacer.Reserve]. It panics if n < 0.
+// Stats.LostSlots. It returns the errors of [Pacer.Reserve]. It panics if n < 0.
 func (p *Pacer) Admit(ctx context.Context, n int64) (wait time.Duration, err error) {
 	mustNotBeNegative(n)
 	if n == 0 {
@@ -137,7 +137,7 @@ func (p *Pacer) miss(most time.Duration) {
 	}
 }
 
-// leave lets a call of n leave by the slots that are held.
+// leave lets a call of n start by the slots that are held.
 func (p *Pacer) leave(n int64) {
 	m := &p.ahead
 	m.last = m.held

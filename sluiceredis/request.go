@@ -101,7 +101,7 @@ func (r *request) nothing() bool {
 	return true
 }
 
-// ever reports whether the limits can ever grant r.
+// ever reports whether the limits can ever admit r.
 func (r *request) ever() bool {
 	for i := range r.parts {
 		if r.parts[i].n > r.parts[i].Most() {

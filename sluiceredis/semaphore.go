@@ -16,10 +16,10 @@ var semaphoreScript = strictScript("semaphore", "epoch")
 
 // SemaphoreConfig configures a [Semaphore]. The zero value is usual.
 type SemaphoreConfig struct {
-	// Lease is the time for which permits are leased without being renewed: after a crash
-	// they come back within that time. 0 means 30 s; it is at least 100 ms and at
-	// most 52 days. Machines may differ during a rolling deploy; otherwise, in strict
-	// mode, they should have the same Lease.
+	// Lease is the time for which permits are leased without being renewed: after a crash they are
+	// available again within that time. 0 means 30 s; it is at least 100 ms and at most 52 days.
+	// Machines may differ during a rolling deploy; otherwise, in strict mode, they should have the
+	// same Lease.
 	Lease time.Duration
 
 	// Poll is the average time between two requests of the first caller that
@@ -29,9 +29,9 @@ type SemaphoreConfig struct {
 
 // # What can a lease promise?
 //
-// Permits that a machine took and never returned, because it crashed, must come
-// back. So they are leased for a time, and the holder prolongs that as long as it
-// lives. With one Redis that loses no data and whose clock does not step:
+// Permits that a machine took and never returned, because it crashed, must be returned. So they are
+// leased for a time, and the holder prolongs that as long as it lives. With one Redis that loses no
+// data and whose clock does not step:
 //
 //  1. No more than the limit is believed to be held at any time. A holder
 //     believes from when it sent its request, which is earlier than the server
@@ -365,7 +365,7 @@ func (s *Semaphore) renewSome(leases []*Lease) bool {
 			l.timer.Reset(time.Until(l.until))
 		}
 		s.mu.Unlock()
-		if !held { // it has ended, or was released meanwhile, perhaps before this
+		if !held { // it has ended, or was released, perhaps before this
 			l.lose()
 			go s.giveBack(l.id, l.late)
 		}

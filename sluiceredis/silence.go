@@ -25,7 +25,7 @@ import (
 //
 // What the script takes after its caller has left stays taken, as with every call of unknown
 // outcome: fewer calls start than the limit allows, never more. Its answer, however late, is
-// measured: a server that has become slow is waited for from then on.
+// measured: a server that has become slow is waited for afterwards.
 //
 // To listen costs a goroutine, which doubles the time that a script takes on the same
 // machine. So one caller listens in each listenEvery, and the others wait as long as their

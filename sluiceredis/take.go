@@ -212,7 +212,7 @@ func (s *Store) giveBack(_ sign, requests []*request) {
 // # How are requests decided without a server?
 //
 // One limit after the other, and units taken from some are returned if another
-// rejects, immediately and exactly. Meanwhile it is missing, so that another request may be
+// rejects, immediately and exactly. Until then it is missing, so that another request may be
 // rejected that would have been admitted; none is admitted that should not be. While the
 // server is unavailable each limit follows its own policy.
 

@@ -16,7 +16,7 @@ import (
 //
 // "10 a second and 5,000 a day" are two limits, and a call must have both. Asked
 // one after the other, the units of the first must be returned when the second
-// rejects: two round trips more, meanwhile others are rejected although the units are not used,
+// rejects: two round trips more, and until then others are rejected although the units are not used,
 // and sometimes it is too late. One script looks at all limits before it writes to
 // any:
 //

@@ -110,7 +110,7 @@ func ExampleHandler() {
 	// "this" unexpected EOF
 }
 
-// A whole test: a client that sends 1 request per second and obeys Retry-After runs for
+// A whole test: a client that sends 1 request per second and honors Retry-After runs for
 // an hour, during which the server throttles 60 requests.
 func TestExample(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -99,8 +99,7 @@ func (x *exchange) wait(d time.Duration) {
 	}
 }
 
-// waited waits for d, and reports false if the client gave up or the server was closed
-// meanwhile.
+// waited waits for d, and reports false if the client gave up or the server was closed.
 func (x *exchange) waited(d time.Duration) bool {
 	if d <= 0 {
 		return true

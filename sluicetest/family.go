@@ -30,10 +30,10 @@ type Standing struct {
 	Now time.Time
 }
 
-// A Family writes a Standing into a header, in the way of a provider. Several limits of a
-// response may have the same family: OpenAI, Anthropic and Draft10 write all of them, and
-// GitHub only the last. The families of this package round times up, so that a client that obeys them is never early. If
-// nothing remains they write Wait in place of Reset; OpenAI and Anthropic, whose buckets
+// A Family writes a Standing into a header, in the way of a provider. Several limits of a response
+// may have the same family: OpenAI, Anthropic and Draft10 write all of them, and GitHub only the
+// last. The families of this package round times up, so that a client that honors them is never
+// early. If nothing remains they write Wait in place of Reset; OpenAI and Anthropic, whose buckets
 // refill continuously, always write Reset. Any function with this signature is a Family.
 type Family func(h http.Header, s Standing)
 

@@ -56,7 +56,7 @@ func (c Calendar) bounds(at int64, loc *time.Location) (start, end int64) {
 	case Hour:
 		return clockBounds(t, 3600)
 	}
-	// Where the clock was put back across midnight its date is that of a day
+	// Where the clock was put back across midnight its date is the date of a day
 	// that has ended; hence the loop.
 	from, to := c.days(t, 0)
 	for i := 1; !firstShown(to, loc).After(t); i++ {

@@ -29,7 +29,7 @@
 // The sliding window is mostly shown as a sorted set, with milliseconds for both the score and the
 // member. Calls of one millisecond are then one call; calls are added before they are counted, so
 // that rejected ones count and a caller that keeps trying is never let in again; period·1000
-// overflows 32 bits after 24 days; and the clock is that of each caller. Here each call counts, a
+// overflows 32 bits after 24 days; and the clock is the clock of each caller. Here each call counts, a
 // rejected one leaves no trace, durations saturate, and only the monotonic clock is used. Each of
 // these has a test.
 //

@@ -119,11 +119,11 @@ func (k *Keyed[K]) SetQuota(quota Quota) error {
 	return nil
 }
 
-// On returns the window of key as a Limiter, for a sluice.Gate or sluice.NewQueue. It
-// has no state of its own: it may be dropped and made again, and it stays valid when k
-// evicts the key, because only keys that are as new are evicted. Admit and Adjust are
-// as those of [Sliding] and [Fixed]; if the key is new and there are too many, both return
-// [limits.ErrTooManyKeys] and change nothing.
+// On returns the window of key as a Limiter, for a sluice.Gate or sluice.NewQueue. It has no state
+// of its own: it may be dropped and made again, and it stays valid when k evicts the key, because
+// only keys that are as new are evicted. Admit and Adjust are like the methods of [Sliding] and
+// [Fixed]; if the key is new and there are too many, both return [limits.ErrTooManyKeys] and change
+// nothing.
 func (k *Keyed[K]) On(key K) limits.Notifier {
 	return keyed.Limiter[K]{Key: key, Of: source[K]{k}, Bells: &k.bells}
 }

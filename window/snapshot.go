@@ -43,8 +43,8 @@ func (l *Sliding) Snapshot() []byte {
 }
 
 // Restore replaces the content of the window by a snapshot, for a program that was restarted: units
-// taken before still apply, by the wall clock. Calls that left the window meanwhile are dropped;
-// times in the future, after the clock was put back, are now. From then on only the monotonic clock
+// taken before still apply, by the wall clock. Calls that have left the window since are dropped;
+// times in the future, after the clock was put back, are now. Afterwards only the monotonic clock
 // is used.
 //
 // It returns [limits.ErrSnapshot], and changes nothing, if data is damaged, from another

@@ -68,8 +68,8 @@ func (c *comparison) run(out *sink, stdout io.Writer) (status int, err error) {
 	return 0, nil // whatever the naive pool may have lost
 }
 
-// throughGate fetches the items through the gate and into out. The error is
-// that of writing them; what it cost is in the result as well.
+// throughGate fetches the items through the gate and into out. The error is the error of writing
+// them; what it cost is in the result as well.
 func (c *comparison) throughGate(out *sink) (result, error) {
 	start := time.Now()
 	client := newClient(c.url, c.gate, c.meter)

@@ -76,7 +76,7 @@ func TestGateRunUnknown(t *testing.T) {
 	})
 }
 
-// In whatever fields the server states its limits, the gate obeys without losing any
+// In whatever fields the server states its limits, the gate honors without losing any
 // of the rate: it is never near the end of the bucket.
 func TestGateRunWithHeaders(t *testing.T) {
 	for name, family := range families {

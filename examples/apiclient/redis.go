@@ -18,7 +18,7 @@ const (
 	// lease is the time for which an instance that was killed keeps its permits.
 	lease = 5 * time.Second
 	// patience is the time for which an instance waits for a Redis that is unavailable before it
-	// gives up. Meanwhile nothing is called.
+	// gives up. Until then nothing is called.
 	patience = 10 * time.Second
 	// askAgain is the interval at which it asks until then.
 	askAgain = 200 * time.Millisecond
@@ -90,7 +90,7 @@ func (s *shared) open(o options) error {
 	return nil
 }
 
-// prefix is that of all keys of the shared limits.
+// prefix is the prefix of all keys of the shared limits.
 func (s *shared) prefix() string { return "apiclient " + s.budget }
 
 // limits returns the limits for a gate.

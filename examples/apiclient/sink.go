@@ -48,7 +48,7 @@ type line struct {
 	Body any `json:"body"`
 }
 
-// write adds one item. The error may be that of an earlier item: all later calls return
+// write adds one item. The error may be the error of an earlier item: all later calls return
 // it, and so does close.
 func (s *sink) write(id int, body []byte) error {
 	item := line{ID: id, Body: string(body)}

@@ -2,7 +2,7 @@
 //
 //	go run ./examples/download https://example.com/ https://example.org/
 //
-// Its functions are those of README.md.
+// Its functions are the functions of README.md.
 package main
 
 import (

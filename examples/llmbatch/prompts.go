@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// The completions are those of a task such as "summarize this page": prompts of 500 to
+// The completions are typical of a task such as "summarize this page": prompts of 500 to
 // 1,100 tokens, completions of 100 to 500.
 const (
 	maxTokens       = 600 // what each request reserves for its completion

@@ -125,10 +125,9 @@ func (r *Bucket) Take(tat, now time.Duration, n int64) (time.Duration, limits.Re
 	return tat, r.Result(level, wait)
 }
 
-// Fits is Take for shells that keep the level, or store it only if nothing has changed
-// meanwhile. It returns the level after n were put in, and the time they must wait: 0 if
-// they fit now, [limits.Never] if never. n = 0 fits unless the bucket is fuller than
-// full.
+// Fits is Take for shells that keep the level, or store it only if nothing has changed since. It
+// returns the level after n were put in, and the time they must wait: 0 if they fit now,
+// [limits.Never] if never. n = 0 fits unless the bucket is fuller than full.
 func (r *Bucket) Fits(level time.Duration, n int64) (after, wait time.Duration) {
 	cost, room := time.Duration(n)*r.interval, r.depth-level
 	switch {

@@ -40,11 +40,10 @@ import (
 // allowed and not returned, and after one more is allowed they are at most N. Any
 // window of length W ends at or after its last call, so none holds more than N.
 //
-// Units that are taken without asking (Adjust) may exceed N. The excess must leave
-// before anything fits, so it does not matter when its oldest parts would: when
-// there are more runs than N, the oldest two become one that leaves with the
-// later of them. That is exact unless something is returned or the limit
-// raised meanwhile, and then errs on the side of fewer calls. A lower limit
+// Units that are taken without asking (Adjust) may exceed N. The excess must leave before anything
+// fits, so it does not matter when its oldest parts would: when there are more runs than N, the
+// oldest two become one that leaves with the later of them. That is exact unless something is
+// returned or the limit raised in between, and then errs on the side of fewer calls. A lower limit
 // merges nothing that is there already, so it can be taken back.
 
 // A Sliding is the algorithm of sliding windows: at most Limit units in any window of that

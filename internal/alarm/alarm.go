@@ -23,7 +23,7 @@
 //
 // A goroutine that waits for a file cannot wait for channels at the same time. So a
 // caller waits on a timer and its channels until [Reach] before the time, and here for
-// the rest; it sees what happens meanwhile up to Reach late.
+// the rest; it sees events up to Reach late.
 package alarm
 
 import "time"

@@ -25,8 +25,8 @@ import (
 //	gate 1  takes a, is refused by b, gives a back ──► gate 2 wakes
 //	gate 2  takes b, is refused by a, gives b back ──► gate 1 wakes, for ever
 //
-// Such units were free before the call took them, so returning them lets no caller
-// leave that could not start before. So a gate returns them with a context from [Quietly].
+// Such units were free before the call took them, so returning them lets no caller start that could
+// not start before. So a gate returns them with a context from [Quietly].
 
 // A Bell calls the functions that wait for it. The zero Bell is ready and takes one word
 // until the first Wait.

@@ -146,8 +146,8 @@ func (p *Page) Text(selector string) string {
 	return text
 }
 
-// WaitFor waits until a JavaScript expression is true; one that throws is not. The page may
-// load another address meanwhile.
+// WaitFor waits until a JavaScript expression is true; one that throws is not. The page may load
+// another URL in between.
 func (p *Page) WaitFor(expression string) {
 	p.t.Helper()
 	look := time.NewTicker(20 * time.Millisecond)

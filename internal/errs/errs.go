@@ -47,9 +47,9 @@ func (t *timeout) Error() string {
 func (t *timeout) Timeout() bool { return true }
 func (t *timeout) Unwrap() error { return limits.ErrTimeout }
 
-// Named returns err as one of the limiter called name: errors.Is and errors.As
-// see err, and the message has the name. Without a name it is err itself. The errors
-// of a context come back bare: no limiter is to blame for them.
+// Named returns err as one of the limiter called name: errors.Is and errors.As see err, and
+// the message has the name. Without a name it is err itself. The errors of a context are
+// returned unwrapped: no limiter is to blame for them.
 func Named(name string, err error) error {
 	switch e := err.(type) {
 	case nil:

@@ -96,11 +96,10 @@ func New[K comparable, V any](most int64, idle func(v V, now time.Duration) bool
 	return m
 }
 
-// Update calls f with the value of key, or the zero V if there is none, and
-// the time since the map was made, and remembers the value that f returns. No
-// other call for the same key goes on meanwhile; f must not use the Map. If the
-// key is new and its value is not idle, and as many keys as may be are
-// remembered, it returns ErrTooManyKeys and remembers nothing.
+// Update calls f with the value of key, or the zero V if there is none, and the time since the map
+// was made, and remembers the value that f returns. No other call for the same key runs at the same
+// time; f must not use the Map. If the key is new and its value is not idle, and as many keys as
+// may be are remembered, it returns ErrTooManyKeys and remembers nothing.
 func (m *Map[K, V]) Update(key K, f func(v V, now time.Duration) V) error {
 	var now time.Duration
 	var more bool

@@ -43,7 +43,7 @@ type Source[K comparable] interface {
 	Change(key K, delta int64, age time.Duration) error
 }
 
-// Admit is that of limits.Limiter.
+// Admit implements limits.Limiter.
 func (l Limiter[K]) Admit(ctx context.Context, n int64) (wait time.Duration, err error) {
 	if err := ctx.Err(); err != nil && n >= 0 {
 		return 0, err
@@ -51,7 +51,7 @@ func (l Limiter[K]) Admit(ctx context.Context, n int64) (wait time.Duration, err
 	return l.Of.Take(l.Key, n).Wait()
 }
 
-// Adjust is that of limits.Limiter.
+// Adjust implements limits.Limiter.
 func (l Limiter[K]) Adjust(ctx context.Context, delta int64, age time.Duration) error {
 	err := l.Of.Change(l.Key, delta, age)
 	if err == nil && bell.Loud(ctx, delta) {
@@ -60,5 +60,5 @@ func (l Limiter[K]) Adjust(ctx context.Context, delta int64, age time.Duration) 
 	return err
 }
 
-// OnChange is that of limits.Notifier.
+// OnChange implements limits.Notifier.
 func (l Limiter[K]) OnChange(f func()) (stop func()) { return l.Bells.Wait(l.Key, f) }

@@ -12,7 +12,7 @@ import (
 )
 
 // oneAdmission blocks each limit in turn. A call must not leave then, and must not
-// have taken anything from the others; and it leaves when the limit is free.
+// have taken anything from the others; and it starts when the limit is free.
 func oneAdmission(c *check) {
 	whileAsked(c)
 	for i, level := range c.levels() {
@@ -40,7 +40,7 @@ func oneAdmission(c *check) {
 }
 
 // whileAsked pauses a gate while a call asks a limit that is a round trip away, or cancels
-// the call. It must not have taken anything until it leaves.
+// the call. It must not have taken anything until it starts.
 func whileAsked(c *check) {
 	for i, level := range c.levels() {
 		for _, how := range []string{"is paused", "stays, and the call is cancelled"} {

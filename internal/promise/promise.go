@@ -35,7 +35,7 @@ import (
 
 // A Promise is a row of the table.
 type Promise struct {
-	// Name is that of the test.
+	// Name is the name of the test.
 	Name string
 
 	// Says is the beginning of its paragraph in README.md.
@@ -46,7 +46,7 @@ type Promise struct {
 
 // A Feature is a column of the table.
 type Feature struct {
-	// Name is that of the test.
+	// Name is the name of the test.
 	Name string
 
 	// Says describes the subjects of this column.
@@ -98,8 +98,8 @@ type Subject struct {
 	// *ServerWait is the answer of a server. nil if the subject has no retries.
 	Call func(ctx context.Context, f func() error) error
 
-	// Try makes an attempt if the call may start now, and reports whether it left.
-	// nil if the subject cannot.
+	// Try makes an attempt if the call may start now, and reports whether it started. nil if the
+	// subject cannot.
 	Try func() bool
 
 	// Levels are the limits that a call passes, the nearest first.

@@ -24,7 +24,7 @@ type Request struct {
 	// It is for callers that ask.
 	Came time.Time
 
-	// Below, if set, is the queue at whose head the caller waits meanwhile. This queue is its
+	// Below, if set, is the queue at whose head the caller waits until then. This queue is its
 	// Behind.Above.
 	Below *Queue
 
@@ -238,7 +238,7 @@ func (q *Queue) full() bool {
 	return q.cfg.MaxWaiting > 0 && q.Len() >= int(q.cfg.MaxWaiting)
 }
 
-// A deadline is that of a context. It is read before the queue is locked: the context
+// A deadline is the deadline of a context. It is read before the queue is locked: the context
 // may be the caller's own, and its methods may use what the lock guards.
 type deadline struct {
 	at  time.Time

@@ -82,7 +82,7 @@ type Config struct {
 	// it. Nil means n.
 	Weigh func(n int64) int64
 
-	// Latch, if set, is that of the admitter.
+	// Latch, if set, is the latch of the admitter.
 	Latch Latch
 
 	// Fine, if set, is called with the queue locked and reports whether it is

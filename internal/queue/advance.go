@@ -9,7 +9,7 @@ import (
 )
 
 // Change settles what is due, calls f to change the admitter, and applies the
-// change to all entries: those it makes hopeless fail, those it lets through leave, and
+// change to all entries: those it makes hopeless fail, those it lets through start, and
 // the driver sleeps for the new time. It looks only at entries whose bound is near, see
 // index.
 func (q *Queue) Change(f func(now time.Duration)) {

@@ -95,7 +95,7 @@ func (q *Queue) askAtFront(w *Waiter) (next step, err error) {
 	if q.listen(w) {
 		return lookAgain, nil // for what came back before the bell knew of w
 	}
-	q.announceHead(w) // a message that comes meanwhile stays in its channel
+	q.announceHead(w) // a message that comes before stays in its channel
 	return sleepOn, nil
 }
 
@@ -108,7 +108,7 @@ func (q *Queue) askFor(w *Waiter) (ended bool, err error) {
 	case err == nil && wait.For == 0:
 		w.rare.grant = Grant{now, wait.Receipt}
 		// It may have been failed while it asked. It keeps the units it was given all the same:
-		// decided once, in favor of the grant.
+		// decided once, in favor of the admission.
 		if !w.settled() {
 			q.setDue(min(w.rare.due, now)) // of the next, which is as late as this one
 		}
@@ -220,7 +220,7 @@ func (q *Queue) ask(w *Waiter) (wait Wait, err error) {
 //
 // So each queue has the instant before which its head does not leave for sure, in an atomic word
 // that the queues below it read. It is a lower bound and may be too low: nobody has asked yet, or
-// the head is another. It must not be too high, so whatever may let the head leave earlier (Kick,
+// the head is another. It must not be too high, so whatever may let the head start earlier (Kick,
 // a change of the admitter, a head that leaves) forgets the answer and the head asks again.
 //
 // If the instant moves, those that wait already may have become hopeless: in the queue itself,

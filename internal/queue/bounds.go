@@ -34,8 +34,8 @@ func (w *Waiter) patience() time.Duration {
 	return w.rare.patience
 }
 
-// noteBound lists w, which has just joined the queue, if its wait is bounded or may be. The
-// weight of the queue is that of the entries ahead of w.
+// noteBound lists w, which has just joined the queue, if its wait is bounded or may be. The weight
+// of the queue is the weight of the entries ahead of w.
 func (q *Queue) noteBound(w *Waiter) {
 	if w.bounded() {
 		q.list(w)

@@ -9,14 +9,14 @@ import (
 // A clock wakes the queues of the process that need no exact wake-up, with one timer.
 //
 // Each driver could have its own timer, as it has where exact wake-ups matter. But
-// to wake a goroutine so that it lets itself leave costs twice as much as to let it leave:
+// to wake a goroutine so that it admits itself costs twice as much as to admit it:
 // a timer, a select, and the lock once more. And when a driver has left, the next one
 // must wake to set its timer. With 50 pacers of 1,000/s and one caller each that is a
 // third of the processor time.
 //
 // So a queue asks the clock to ring at an instant, at most one for each queue. The clock
 // keeps the queues in a heap. Its timer calls ring in a goroutine that ends when the queues
-// that are due have let their callers leave, so none is left when no caller waits.
+// that are due have let their callers start, so none is left when no caller waits.
 //
 // A timer that starts a goroutine wakes another thread of an idle program for it, which is
 // more than a few queues save. So the clock serves only if many ask.
@@ -38,7 +38,7 @@ type clock struct {
 // while is twice the shortest time for which a queue sleeps that does so all the time.
 const while = 2 * time.Millisecond
 
-// theClock is that of all queues but in tests. It is not in a testing/synctest bubble.
+// theClock is the clock of all queues but in tests. It is not in a testing/synctest bubble.
 var theClock = clock{began: time.Now(), least: 5}
 
 // ringAt makes the clock ring q, which is locked, no later than at, or reports false if too

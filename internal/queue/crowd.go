@@ -101,7 +101,7 @@ func (q *Queue) releaseCrowd(n int, err error) {
 // have: it mispredicts each return, and none of these frames is in its cache. With one
 // permit and 64 goroutines with contexts a hand-over took 550 ns that way instead of 430.
 // So Join is Acquire up to the sleep, the semaphore sleeps, and only a wait that does not
-// end with a grant goes on in the loop of all others, by Finish.
+// end with an admission goes on in the loop of all others, by Finish.
 
 // A Place is where a caller waits after Join.
 type Place struct {

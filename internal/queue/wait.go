@@ -221,7 +221,7 @@ func (q *Queue) hold() time.Duration {
 // sleepFor sleeps for d, with a timer that it makes if there is none.
 func (q *Queue) sleepFor(d time.Duration, fine bool, wake <-chan Message, done <-chan struct{}, timer **time.Timer) (m Message, cancelled bool) {
 	if fine && d <= alarm.Reach && !bubbled() && sleep(d) {
-		// A change meanwhile does not wake it. If it asks, it sees the change when it
+		// A change until then does not wake it. If it asks, it sees the change when it
 		// wakes, and counts as that late (rare.since); others are admitted by the change.
 		//
 		// For slots that are close together it may sleep here once for each, and come

@@ -16,7 +16,7 @@ import (
 // that makes 208, and the runtime adds 112 for each channel that a goroutine
 // waits on.
 //
-// A message on its channel ends the sleep of its goroutine. From a grant on the entry
+// A message on its channel ends the sleep of its goroutine. Once admitted the entry
 // belongs to the queue again, for the next caller: the goroutine must not touch it any
 // more, and looks into its channel, under the lock, before it does.
 type Waiter struct {

@@ -41,7 +41,7 @@ type Lane struct {
 	slots atomic.Pointer[Slots]
 }
 
-// Slots are those of one interval.
+// Slots are the slots of one interval.
 type Slots struct {
 	interval time.Duration
 	places   int64
@@ -144,7 +144,7 @@ func (s *Slots) LookAt(epoch time.Time, before time.Duration) (next Word, now ti
 func (s *Slots) Interval() time.Duration { return s.interval }
 
 // Take lets a call through at now for which Look returned next and Leave, and reports
-// true; or false, because others have changed next meanwhile. Try again after
+// true; or false, because others have changed next in between. Try again after
 // contend.Lost, with another reading of the clock.
 func (s *Slots) Take(next Word, now time.Duration) bool {
 	return s.next.CompareAndSwap(int64(next), int64(now+s.interval)<<1|int64(passed))

@@ -266,7 +266,7 @@ func (s *Schedule) charge(now time.Duration, late bool) (tat time.Duration, rem 
 	return now, 0
 }
 
-// Admit lets n leave at now and returns 0 if the slot has come. Otherwise it
+// Admit lets n start at now and returns 0 if the slot has come. Otherwise it
 // changes nothing and returns the time until it comes. due ≤ now is when the
 // caller was to be woken; now − due is our lateness.
 func (s *Schedule) Admit(now, due time.Duration, n int64) time.Duration {
@@ -363,7 +363,7 @@ func (s *Schedule) Adjust(delta int64) {
 	s.tat, s.rem = s.owed()
 }
 
-// PauseUntil lets nothing leave before t. A pause is only ever prolonged. When it ends
+// PauseUntil lets nothing start before t. A pause is only ever prolonged. When it ends
 // nothing is stored: one call starts at t, the next T later. So the rest of a lateness from
 // before it is lost, if the pause delays the next call.
 func (s *Schedule) PauseUntil(t time.Duration) {

@@ -10,8 +10,8 @@ import (
 	"strings"
 )
 
-// dark is what each color of the pictures becomes on a dark background. The light ones are
-// those of Okabe and Ito (Color Universal Design, 2008) and greys.
+// dark is what each color of the pictures becomes on a dark background. The light ones are from
+// Okabe and Ito (Color Universal Design, 2008) and greys.
 var dark = map[string]string{
 	"#FFFFFF": "#0D1117", // the background
 	"#222222": "#E6EDF3", // ink

@@ -142,7 +142,7 @@ func digits(x float64) float64 {
 	return math.Round(x/unit) * unit
 }
 
-// facts returns the details of a gate. The order is that of a call: it arrives, waits,
+// facts returns the details of a gate. The order is the order of a call: it arrives, waits,
 // leaves, and the server says something.
 func facts(g *Gate, f flow, now time.Time) []fact {
 	s := &g.Stats

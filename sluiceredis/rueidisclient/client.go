@@ -40,7 +40,7 @@ var _ sluiceredis.Topology = (*adapter)(nil)
 // New sets DisableRetry and DisableCache: scripts need neither retries nor the cache.
 // Without the cache, servers that do not have RESP3 work as well.
 //
-// A deadline is obeyed, with two exceptions. A script call that comes while a connection
+// A deadline is honored, with two exceptions. A script call that comes while a connection
 // is being made waits for it, for at most Dialer.Timeout (5 s if 0). One that finds more
 // than 2^RingScaleEachConn others without a reply (1,024 if 0) waits for room, for at
 // most ConnWriteTimeout (10 s if 0); then a connection without replies is closed. If a

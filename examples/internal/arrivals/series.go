@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// kept bounds the memory of a Series: 8 MB. The spacing is then that of the
-// first million arrivals; the count and the rate stay exact.
+// kept bounds the memory of a Series: 8 MB. The spacing is then the spacing of the first million
+// arrivals; the count and the rate stay exact.
 const kept = 1 << 20
 
 // Series is a growing set of times, each an offset from one common start.

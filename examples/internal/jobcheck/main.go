@@ -3,12 +3,11 @@
 //
 //	jobcheck -items items.jsonl apiclient -json -out items.jsonl
 //
-// It exits with 1 if a promise was not kept, and says which. A machine that
-// stands still meanwhile is no fault of the program's: a watch looks how long it
-// did, and that long the program may be behind. One that stands still for longer
-// than the server forgives also draws 429s, and what they cost cannot be seen
-// from what the program loses: then jobcheck exits with 3, unless an item is lost,
-// which nothing excuses.
+// It exits with 1 if a promise was not kept, and says which. A machine that stands still in that
+// time is not the fault of the program's: a watch looks how long it did, and that long the program
+// may be behind. One that stands still for longer than the server forgives also draws 429s, and
+// what they cost cannot be seen from what the program loses: then jobcheck exits with 3, unless an
+// item is lost, which nothing excuses.
 //
 // It is a program because .ci/run may need no JSON tool beyond Go.
 package main

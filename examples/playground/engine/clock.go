@@ -11,7 +11,7 @@ import (
 
 // A clock runs events in virtual time. Everything that happens in a lane is an event, or
 // a goroutine that an event or a timer of a limiter has woken. After each event all
-// goroutines run until they wait, and the calls that they send meanwhile leave in the
+// goroutines run until they wait, and the calls that they send until then start in the
 // order of their numbers. So a picture does not depend on the scheduler.
 type clock struct {
 	begin time.Time

@@ -53,7 +53,7 @@ type Summary struct {
 	Busiest  int     // the most calls that started within any second
 	After    int     // likewise, after the server was closed
 	Evenness float64 // see evenness; negative: too few calls to say
-	Longest  float64 // the longest wait before a call left, in seconds
+	Longest  float64 // the longest wait before a call started, in seconds
 	Patient  float64 // the longest wait of those that came when others had given up
 }
 

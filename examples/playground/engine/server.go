@@ -47,7 +47,7 @@ const (
 	refused                // a 429
 )
 
-// A reply is what comes back. A rejection without a hint has a negative retryAfter.
+// A reply is the response. A rejection without a hint has a negative retryAfter.
 type reply struct {
 	outcome    outcome
 	retryAfter time.Duration

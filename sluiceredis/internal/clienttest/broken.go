@@ -158,7 +158,7 @@ func nothingTwice(t *testing.T, lib Library) {
 	}
 }
 
-// Deadlines are obeyed by a client without its own timeout, for one caller
+// Deadlines are honored by a client without its own timeout, for one caller
 // and for several, and what happened then is unknown.
 func deadlines(t *testing.T, lib Library) {
 	s := redistest.Start(t)

@@ -16,9 +16,9 @@ import (
 	"github.com/sluice-go/sluice/window"
 )
 
-// What a limit promises does not depend on where it is kept. Each kind must pass
-// the same tests in memory and through a client. Its limit is 5, in an hour, so
-// that nothing comes back meanwhile.
+// What a limit promises does not depend on where it is kept. Each kind must pass the same
+// tests in memory and through a client. Its limit is 5, in an hour, so that nothing comes
+// back in between.
 
 // kinds of meters, each by how it is made; in memory where s is nil.
 var kinds = map[string]func(t *testing.T, s *sluiceredis.Store) limits.Limiter{

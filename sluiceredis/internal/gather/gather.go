@@ -171,7 +171,7 @@ func (c *Gatherer[K, O]) next(key K, g *group[O]) {
 	}
 }
 
-// serve sends batch, and the callers that gather meanwhile, until none waits.
+// serve sends batch, and the callers that gather in between, until none waits.
 func (c *Gatherer[K, O]) serve(key K, g *group[O], batch []*waiter[O]) {
 	var requests []O
 	var answered []*waiter[O]

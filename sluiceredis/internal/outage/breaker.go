@@ -21,7 +21,7 @@ import (
 //	                      ↑   a call, after a │
 //	                      └────── while ──────┘ failed
 //
-// Nothing runs meanwhile: it is a call that finds that it is time. A probe whose
+// Nothing runs in between: it is a call that finds that it is time. A probe whose
 // caller leaves says nothing, and the next call is one.
 //
 // A server that hangs is silent, and to wait for failures would cost each caller its

@@ -68,8 +68,8 @@ func grants(kind string, scripts []script) (at []int64) {
 // used, and that begins unused.
 func explain(scripts []script) error {
 	scripts = slices.Clone(scripts)
-	// Those of one microsecond came in an order that what they admitted tells: a
-	// rejection before the grant that follows it at the same state.
+	// Those of one microsecond came in an order that what they admitted tells: a rejection before
+	// the admission that follows it at the same state.
 	slices.SortFunc(scripts, func(a, b script) int {
 		return cmp.Or(cmp.Compare(a.Now, b.Now), cmp.Compare(a.Before, b.Before), cmp.Compare(a.Granted, b.Granted))
 	})
