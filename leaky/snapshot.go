@@ -105,7 +105,7 @@ func (b *Bucket) Snapshot() []byte {
 
 // Restore replaces the state of the bucket by a snapshot, for a program that was restarted. Units
 // that have leaked since the snapshot, by the wall clock, are left out. Units that [Bucket.Adjust]
-// took beyond the capacity is still a debt. If the clock was put back in between, nothing has
+// took beyond the capacity are still a debt. If the clock was put back in between, nothing has
 // leaked. Afterwards only the monotonic clock is used. Restored at the time of the snapshot, a
 // bucket is what it was to the nanosecond.
 //

@@ -9,7 +9,7 @@ import (
 	"github.com/sluice-go/sluice/internal/sentence"
 )
 
-// Why a call may not leave. Every package of Sluice returns these values, so errors.Is
+// Why a call may not start. Every package of Sluice returns these values, so errors.Is
 // finds them whichever package a call went through. The errors of a context are returned
 // as they are.
 var (

@@ -4,7 +4,7 @@ package limits
 // limits need only the zero KeyedConfig.
 type KeyedConfig struct {
 	// MaxKeys is the maximum number of remembered keys. A new key beyond that is rejected with
-	// [ErrTooManyKeys]; the old ones continue to work. Keys that hold nothing count until
+	// [ErrTooManyKeys]; the old ones continue to work. Keys that hold nothing are included until
 	// they are evicted. 0 means 2²⁹, which is also the most.
 	MaxKeys int64
 }

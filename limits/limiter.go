@@ -12,7 +12,7 @@ import (
 type Limiter interface {
 	// Admit takes n now and returns 0. Or it changes nothing and returns the time until it is worth
 	// calling again: [Never] if only a change of the limit can help. It returns ErrTooLarge if n
-	// can never fit, and another error if it cannot decide; nothing counts as taken then. n is
+	// can never fit, and another error if it cannot decide; nothing is taken then. n is
 	// positive. Admit may do I/O within ctx but must not wait for the limit itself. It may be
 	// called by several goroutines concurrently.
 	Admit(ctx context.Context, n int64) (wait time.Duration, err error)

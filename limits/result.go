@@ -13,7 +13,7 @@ const Never = time.Duration(1<<63 - 1)
 // There is no field Allowed because Go returns four words in registers: with a fifth, a
 // decision took a seventh longer.
 type Result struct {
-	// Limit is the most that the limit allows together; 0 if the key was rejected with
+	// Limit is the maximum number of units that the limit allows; 0 if the key was rejected with
 	// ErrTooManyKeys.
 	Limit int64
 

@@ -1,6 +1,6 @@
 // Package pacer spaces calls out evenly in time: the leaky bucket as a queue.
 //
-//	p, err := pacer.New(limits.Rate{Count: 10, Per: time.Second}, pacer.Config{}) // one call each 100 ms
+//	p, err := pacer.New(limits.Rate{Count: 10, Per: time.Second}, pacer.Config{}) // one call every 100 ms
 //	…
 //	for _, job := range jobs {
 //		if err := p.Wait(ctx); err != nil {
@@ -55,7 +55,7 @@ import (
 // [Pacer.AcquireWithin] waits for a bounded time, and [Pacer.Reserve] claims a
 // slot to be waited for, or returned, later.
 //
-// A call of cost n leaves at its slot like any other, and the next slot comes n
+// A call of cost n starts at its slot like any other, and the next slot comes n
 // intervals later: the cost is paid afterwards, so an idle pacer never delays a
 // costly call. n = 0 consumes nothing and is admitted immediately. n has no upper bound;
 // if a cost moves the next slot beyond 292 years, no later call starts.
@@ -78,7 +78,7 @@ type Config struct {
 	// CatchUp is the time that the following calls may catch up when a caller is woken late,
 	// because timers are late or the machine stalls. They come closer together: a millisecond, or a
 	// Grain, is caught up immediately, the rest at twice the rate. Anything beyond CatchUp is
-	// forfeit. In any window W at most B + (W + CatchUp)/T + n − 1 units leave: T is the interval,
+	// forfeit. In any window W at most B + (W + CatchUp)/T + n − 1 units start: T is the interval,
 	// B the burst, n the largest cost.
 	//
 	// 0 means 50 ms, which keeps the rate true on machines that stall now and then. If a
@@ -91,9 +91,9 @@ type Config struct {
 	// Grain is the time by which calls may be woken late to save processor time. Those whose slots
 	// come within a grain may start together at the end of it; no call starts before its slot, and
 	// the rate stays true. 0 means 1 ms: calls are as even as with Go's timers, and cost no more.
-	// Less than 1 ms, or negative for none, wakes calls exactly: on Linux they start within some 50
-	// µs of their slots, which takes half of a processor at 20,000/s. So does a CatchUp below 2 ms,
-	// because lateness would not be caught up. In a testing/synctest bubble calls start exactly
+	// Less than 1 ms, or negative for none, wakes calls exactly: on Linux they start within about
+	// 50 µs of their slots, which takes half of a processor at 20,000/s. So does a CatchUp below 2
+	// ms, because lateness would not be caught up. In a testing/synctest bubble calls start exactly
 	// at their slots, whatever the grain.
 	Grain time.Duration
 

@@ -58,7 +58,7 @@
 //
 // If a server cannot be reached, or rejects the credentials, three times in a row, it is
 // unavailable: no script is sent to it for a while, which grows to 1 s, and then one script probes
-// it. Meanwhile [Config].OnOutage, or the limit's own [OutagePolicy], decides:
+// it. Until then [Config].OnOutage, or the limit's own [OutagePolicy], decides:
 //
 //	FailClosed  refused, with ErrOutage; this is the default
 //	FailOpen    allowed, and not counted
@@ -78,7 +78,7 @@
 // With [Config].Strict a server that may have lost data allows nothing that it may have
 // allowed before. The data of a server has a history, with an id that changes with each
 // restart and each promotion of a replica. The first script that finds another id than
-// the one last noted begins an epoch, by the server's clock. From then on
+// the one last noted begins an epoch, by the server's clock. Afterwards
 //
 //   - a bucket is no emptier than if it had been full at the epoch;
 //   - a sliding window is full until one window after the epoch; a fixed one until the

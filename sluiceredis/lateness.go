@@ -33,7 +33,7 @@ func (l *lateness) most() time.Duration {
 	return max(leastLate, min(mostLate, time.Duration(l.recent.Load())*3/2))
 }
 
-// note records that a call was late by d. It rises immediately and falls over some 100 calls: the
+// note records that a call was late by d. It rises immediately and falls over about 100 calls: the
 // latest of them decide the number of lost slots.
 func (l *lateness) note(d time.Duration) {
 	before := l.recent.Load()

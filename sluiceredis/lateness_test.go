@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// The bound follows what calls were late by: it rises immediately, falls over some 100 calls, and stays
-// between 5 and 50 ms.
+// The bound follows what calls were late by: it rises immediately, falls over about 100 calls, and
+// stays between 5 and 50 ms.
 func TestLateness(t *testing.T) {
 	var l lateness
 	want := func(what string, least, most time.Duration) {

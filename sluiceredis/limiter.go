@@ -38,18 +38,18 @@ func (l *limiters) at(key string) spot {
 //
 // The error matches [ErrOutage] if the server did not answer and the [OutagePolicy] rejects
 // calls. Nothing was taken, unless the error matches [ErrAmbiguous]. If ctx ends while the
-// call is under way, its error is returned and the taken units are returned. It panics if n <
+// call is under way, its error is returned and the taken units are refunded. It panics if n <
 // 0.
 func (l *limiters) Take(ctx context.Context, key string, n int64) (limits.Result, error) {
 	return l.store.take(ctx, l.at(key), n)
 }
 
 // On returns the limit of key as a limit of a gate, or for sluice.NewQueue. Its Adjust returns the
-// units that still apply: in a bucket what cannot have leaked yet, which is for −delta intervals;
-// in a sliding window the newest units that are as old as age; in a fixed window what was allowed
-// in it. If no units are left to be returned, its error is [ErrStranded]. It can be joined with
-// limits of the same store whose names are the same up to the last slash and whose keys are the
-// same, such as "orders/second" and "orders/day"; the key of a [Pacer] is "".
+// units that still apply: in a bucket units that cannot have leaked yet, which is for −delta
+// intervals; in a sliding window the newest units that are as old as age; in a fixed window the
+// units allowed in it. If no units are left to be returned, its error is [ErrStranded]. It can be
+// joined with limits of the same store whose names are the same up to the last slash and whose keys
+// are the same, such as "orders/second" and "orders/day"; the key of a [Pacer] is "".
 func (l *limiters) On(key string) limits.Remote { return l.on(key) }
 
 func (l *limiters) on(key string) *limiter { return &limiter{l, l.at(key).key} }

@@ -57,7 +57,7 @@ type PacerConfig struct {
 //	b          ask············▲
 //
 // The round trips of all waiting callers overlap, and those of one machine are shared;
-// so the rate does not depend on its duration. A slot that was reserved and
+// so the rate does not depend on the duration of a round trip. A slot that was reserved and
 // is not used can be returned as long as no other was reserved after it;
 // otherwise it stays empty: fewer calls, never more.
 

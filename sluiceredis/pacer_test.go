@@ -162,7 +162,7 @@ func TestPacerPause(t *testing.T) {
 	onBackends(t, func(t *testing.T, b *backend) {
 		one := newPacer(t, b.store(t), "pause", 100, sec, PacerConfig{})
 		other := newPacer(t, b.store(t), "pause", 100, sec, PacerConfig{PausePoll: 10 * ms})
-		for range 20 { // those who wait are some 200 ms away
+		for range 20 { // those who wait are about 200 ms away
 			if _, err := one.Reserve(bg, 1, sec); err != nil {
 				t.Fatal(err)
 			}

@@ -29,9 +29,9 @@ type SemaphoreConfig struct {
 
 // # What can a lease promise?
 //
-// Permits that a machine took and never returned, because it crashed, must be returned. So they are
-// leased for a time, and the holder prolongs that as long as it lives. With one Redis that loses no
-// data and whose clock does not step:
+// Permits that a machine took and never returned, because it crashed, must become available again.
+// So they are leased for a time, and the holder prolongs that as long as it lives. With one Redis
+// that loses no data and whose clock does not step:
 //
 //  1. No more than the limit is believed to be held at any time. A holder
 //     believes from when it sent its request, which is earlier than the server

@@ -274,7 +274,7 @@ type counters struct {
 	open, local, refused, reported atomic.Uint64
 }
 
-// Stats is the work that a [Store] has done since it was made. All numbers but Away
+// Stats counts the work that a [Store] has done since it was made. All numbers but Away
 // and Instances only grow.
 type Stats struct {
 	Away      int64  // servers that are unavailable now

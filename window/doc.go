@@ -13,7 +13,7 @@
 //
 //	                     Sliding                         Fixed
 //	in any window ≤      N, exactly                      2·N, around an edge; N from one edge to the next
-//	room comes back      call by call                    all at once, at the edge
+//	room comes back      call by call                    all together, at the edge
 //	memory               16 bytes a call, 16·N at most   constant
 //	calendar             no                              yes
 //

@@ -107,7 +107,7 @@ func (c *Fixed) Admit(ctx context.Context, n int64) (wait time.Duration, err err
 
 // Adjust corrects the units taken by an earlier call by delta; age is the time since that call was
 // allowed. A negative delta returns units, if the window in which the call was allowed is not
-// over: otherwise it would be taken off the usage of other calls. A positive one takes in the
+// over: otherwise they would be taken off the usage of other calls. A positive one takes in the
 // current window, beyond the limit if need be; units beyond the limit end with the window. A
 // negative age is treated as 0.
 //

@@ -29,7 +29,7 @@ type fixedState struct {
 
 // Snapshot returns the content of the window, as a small JSON object, for
 // [Sliding.Restore] in another process. Calls in the window take about 25 bytes
-// each, those of the same time together. Times are noted as wall time.
+// each, calls made at the same time together. Times are noted as wall time.
 func (l *Sliding) Snapshot() []byte {
 	l.mu.Lock()
 	t := time.Now()
@@ -44,7 +44,7 @@ func (l *Sliding) Snapshot() []byte {
 
 // Restore replaces the content of the window by a snapshot, for a program that was restarted: units
 // taken before still apply, by the wall clock. Calls that have left the window since are dropped;
-// times in the future, after the clock was put back, are now. Afterwards only the monotonic clock
+// times in the future, after the clock was put back, become now. Afterwards only the monotonic clock
 // is used.
 //
 // It returns [limits.ErrSnapshot], and changes nothing, if data is damaged, from another
@@ -102,9 +102,9 @@ func (c *Fixed) Snapshot() []byte {
 }
 
 // Restore replaces the used units by a snapshot, for a program that was restarted: units used of
-// the current window before still apply, by the wall clock. A window that has ended by now does not
-// count. If the clock was set back, the saved window may lie in the future: it then counts, for at
-// most its own length.
+// the current window before still apply, by the wall clock. A window that has ended by now is
+// dropped. If the clock was set back, the saved window may lie in the future: it then applies,
+// for at most its own length.
 //
 // It returns [limits.ErrSnapshot], and changes nothing, if data is damaged, from another
 // version or kind of limit, or of another quota; locations are compared by name. Restore a

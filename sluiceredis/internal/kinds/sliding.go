@@ -14,7 +14,7 @@ import (
 const MostSliding = 100_000
 
 // SlidingAtOnce is the number of units that one script takes from a sliding window at most. They
-// keep the server from everything else for some 20 ms; 100,000 took it half a second
+// keep the server from everything else for about 20 ms; 100,000 took it half a second
 // where it was busy.
 const SlidingAtOnce = 10_000
 
