@@ -34,7 +34,7 @@ func withUnknown(base http.RoundTripper, f func(client *http.Client) error) erro
 }
 
 // 3,000 requests to a server of 50 per second take a minute. A client that repeats what is
-// rejected has most of its requests rejected; this one only some.
+// refused has most of its requests refused; this one only some.
 func TestAdaptive_Client(t *testing.T) {
 	seen := server(t, func(ctx context.Context, base http.RoundTripper) {
 		next := make(chan struct{}, 3000)
@@ -109,16 +109,16 @@ func (nobody) Exchange(context.Context, string, peers.Report) (peers.Reply, erro
 
 var errBusy = errors.New("busy")
 
-// begin rejected
+// begin refused
 var gateOfUnknown = limits.Must(sluice.New(sluice.Config{
 	Name: "api",
-	// Not needed if functions return sluice.RetryAfter for rejected calls.
+	// Not needed if functions return sluice.RetryAfter for refused calls.
 	Refused: func(err error) (refused bool, wait time.Duration) {
 		return errors.Is(err, errBusy), 0 // 0: the server asks for no time
 	},
 }))
 
-// end rejected
+// end refused
 
 func acquireAndEnd(ctx context.Context, gate *sluice.Gate, send func(ctx context.Context) error) error {
 	// begin ended

@@ -93,9 +93,9 @@ func withRetryer(cfg aws.Config) (aws.Config, error) {
 	return cfg, nil
 }
 
-// begin aws-sdk-go-v2, a quota of retries A quota is a bucket as a retry.RateLimiter, which
-// bounds retries and not calls. A retry takes its cost and returns it if it succeeds. It
-// is also returned by time.
+// begin aws-sdk-go-v2, a quota of retries
+// A quota is a bucket as a retry.RateLimiter, which bounds retries and not calls. A retry
+// takes its cost and gives it back if it succeeds. It is also given back by time.
 type quota struct{ *leaky.Bucket }
 
 func (q quota) GetToken(ctx context.Context, cost uint) (release func() error, err error) {
@@ -175,7 +175,7 @@ func TestAWS_S3(t *testing.T) { bothModes(t, tryS3) }
 func tryS3(t *testing.T) {
 	throttling := sluicetest.First(20, sluicetest.Reply(503, slowDown, "Content-Type: application/xml"))
 	failing := sluicetest.On(20, sluicetest.Status(500))
-	// With the delay all calls have left before the first is rejected. Those that leave later
+	// With the delay all calls have left before the first is refused. Those that leave later
 	// would ask one after the other, ever more slowly.
 	for name, fault := range map[string]sluicetest.Layer{"throttling": throttling, "failing": failing} {
 		t.Run(name, func(t *testing.T) {
@@ -317,7 +317,7 @@ func TestAWS_RetryerPauses(t *testing.T) {
 }
 
 // Without a quota 100 calls of a server that is down are 300 requests. The quota allows 10
-// retries, and then one every second, for all clients together.
+// retries, and then one each second, for all clients together.
 func TestAWS_Quota(t *testing.T) { bothModes(t, tryQuota) }
 
 func tryQuota(t *testing.T) {
@@ -346,7 +346,7 @@ func tryQuota(t *testing.T) {
 	}
 }
 
-// What a retry took is returned if it succeeds: 50 calls one after another fail at first,
+// What a retry took is given back if it succeeds: 50 calls one after another fail at first,
 // and each is repeated.
 func TestAWS_QuotaGivenBack(t *testing.T) { bothModes(t, tryQuotaGivenBack) }
 

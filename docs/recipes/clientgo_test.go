@@ -140,7 +140,7 @@ func TestClientGo_Watch(t *testing.T) {
 }
 
 // Here client-go repeats a throttled request itself, up to 10 times, and the limiter paces
-// its retries as well. Other callers do not wait with it.
+// its retries, too. Other callers do not wait with it.
 func TestClientGo_Limiter(t *testing.T) {
 	limit := sluicetest.Limit{Count: 50, Per: time.Second}
 	seen := server(t, func(ctx context.Context, base http.RoundTripper) {

@@ -30,7 +30,7 @@ func collector(base http.RoundTripper) (*colly.Collector, error) {
 	return c, nil
 }
 
-// Three hosts, each with its own limit; one asks for a minute.
+// Three hosts, each with a limit of its own; one asks for a minute.
 func TestColly(t *testing.T) {
 	byHost := func(r *http.Request) string { return r.Host }
 	limit := sluicetest.Limit{Count: 1, Per: time.Second, Key: byHost}

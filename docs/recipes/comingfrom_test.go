@@ -13,8 +13,9 @@ import (
 	"github.com/sluice-go/sluice/sluicetest"
 )
 
-// TestBeforeAndAfter: both programs copy 100 items. From the third second on the server throttles
-// all calls for 27 s, and asks for 5 s each time. The numbers are in coming-from.md.
+// TestBeforeAndAfter: both programs copy 100 items. From the third second on the server
+// refuses all calls for 27 s, and asks for 5 s each time. The numbers are in
+// coming-from.md.
 func TestBeforeAndAfter(t *testing.T) {
 	ids := make([]int, 100)
 	type program func(ctx context.Context, base http.RoundTripper, saved *atomic.Int64) error

@@ -35,7 +35,7 @@ func TestGitHub(t *testing.T) {
 		"failing":           {sluicetest.On(30, sluicetest.Status(502))},
 	}
 	for name, want := range map[string]promised{
-		"limited":           {ok: 50}, // nothing is rejected
+		"limited":           {ok: 50}, // nothing is refused
 		"limited secondary": {ok: 50, failed: 1},
 		"failing":           {ok: 50, failed: 1},
 	} {

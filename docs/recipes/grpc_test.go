@@ -40,7 +40,7 @@ func pacedConn(target string, options ...grpc.DialOption) (*grpc.ClientConn, err
 	// end grpc
 }
 
-// A shop rejects its third call for a minute.
+// A shop refuses its third call for a minute.
 type shop struct {
 	pb.UnimplementedTestServiceServer
 	calls atomic.Int64

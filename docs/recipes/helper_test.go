@@ -34,7 +34,7 @@ func server(t *testing.T, f func(ctx context.Context, base http.RoundTripper), l
 	return seen
 }
 
-// parallel calls f n times concurrently. Each call must succeed.
+// parallel calls f n times at once. Each call must succeed.
 func parallel(t *testing.T, n int, f func() error) {
 	t.Helper()
 	var wg sync.WaitGroup
@@ -51,7 +51,7 @@ func parallel(t *testing.T, n int, f func() error) {
 // promised is what a recipe promises its reader about the requests that the server sees.
 type promised struct {
 	ok      int // requests with a status below 400: one for each call, so that no call is made twice
-	refused int // at most so many rejected by the limit
+	refused int // at most so many refused by the limit
 	failed  int // exactly so many others
 
 	// A header with which the SDK counts its own attempts, the values that say that it

@@ -69,7 +69,7 @@ func TestInterfaces_Wait(t *testing.T) {
 	}
 }
 
-// The retries that the client makes on its own do not wait for the gate.
+// The retries that the client makes by itself do not wait for the gate.
 func TestInterfaces_WaitOnce(t *testing.T) {
 	seen := server(t, func(ctx context.Context, base http.RoundTripper) {
 		client, err := waitingClient(base, "token")
@@ -84,7 +84,7 @@ func TestInterfaces_WaitOnce(t *testing.T) {
 	}
 }
 
-// resty asks a limiter that decides immediately, so that calls beyond the rate fail.
+// resty asks a limiter that decides at once, so that calls beyond the rate fail.
 func TestInterfaces_Allow(t *testing.T) {
 	seen := server(t, func(ctx context.Context, base http.RoundTripper) {
 		p := limits.Must(pacer.New(limits.Rate{Count: 10, Per: time.Second, Burst: 3}, pacer.Config{}))
@@ -122,14 +122,14 @@ func TestInterfaces_Rate(t *testing.T) {
 	}{
 		"rate": {
 			func() limiterOfOthers { return rate.NewLimiter(10, 5) },
-			// A call starts when all that it costs has come in.
+			// A call leaves when all that it costs has come in.
 			[]time.Duration{0, 0, 0, 100 * time.Millisecond, 400 * time.Millisecond, 500 * time.Millisecond},
 		},
 		"pacer": {
 			func() limiterOfOthers {
 				return shaped{limits.Must(pacer.New(limits.Rate{Count: 10, Per: time.Second, Burst: 5}, pacer.Config{}))}
 			},
-			// A call starts at its slot, and the next one waits for what it cost.
+			// A call leaves at its slot, and the next one waits for what it cost.
 			[]time.Duration{0, 0, 0, 100 * time.Millisecond, 200 * time.Millisecond, 500 * time.Millisecond},
 		},
 	} {

@@ -81,7 +81,7 @@ func TestMails(t *testing.T) {
 }
 
 // The client of net/smtp sends four messages to a server on a real socket: three are
-// accepted, rejected for ever, and put off. The last one cannot wait for the end of the pause.
+// accepted, refused for ever, and put off. The last one cannot wait for the end of the pause.
 func TestMails_Server(t *testing.T) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -62,7 +62,7 @@ func (l *line) all() map[string]time.Duration {
 	return l.starts
 }
 
-// cancelledAt10 returns in which case a wait at 10 per second is returned when it is canceled.
+// cancelledAt10 returns in which case a wait at 10 per second is returned when it is cancelled.
 func cancelledAt10(limiter func() waiting) string {
 	middle := newLine(limiter())
 	middle.add("first", 1)
@@ -82,7 +82,7 @@ func cancelledAt10(limiter func() waiting) string {
 	return "no"
 }
 
-// cancelledPermit reports whether a wait for the only permit leaves it free when it is canceled.
+// cancelledPermit reports whether a wait for the only permit leaves it free when it is cancelled.
 func cancelledPermit(acquire waiting, release func(), try func() bool) string {
 	l := newLine(acquire)
 	l.add("first", 1)

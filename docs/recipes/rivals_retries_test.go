@@ -211,7 +211,7 @@ func failsafeFinds(t *testing.T) string {
 			for time.Now().Before(end) {
 				permit, err := limiter.AcquirePermit(context.Background())
 				if err != nil {
-					time.Sleep(10 * time.Millisecond) // it rejects immediately what exceeds the limit
+					time.Sleep(10 * time.Millisecond) // it rejects at once what exceeds the limit
 					continue
 				}
 				n := inFlight.Add(1)

@@ -70,7 +70,7 @@ func TestSQL(t *testing.T) {
 	})
 }
 
-// A connection breaks 9 times. database/sql tries three times immediately, and the gate tries
+// A connection breaks 9 times. database/sql tries three times at once, and the gate tries
 // that again after its backoff.
 func TestSQL_Broken(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
