@@ -18,7 +18,7 @@ var _ peers.Store = (*Store)(nil)
 const mostNews = 64
 
 // Exchange makes s a [peers.Store]: gates of several processes that call one server share the
-// learned limit, and each takes its part of it.
+// learned limit, and each takes its share of it.
 //
 //	gate, err := sluice.New(sluice.Config{
 //		Name:     "api", // gates of one name, prefix and Redis are a group

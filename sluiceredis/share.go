@@ -22,7 +22,7 @@ import (
 //
 // While the server answers, the units that it admits to this process are put into the share, until
 // it is full, and the share is never less full than the whole was found. So an instance that has
-// just used its part of the limit, or found it used up by others, has nothing when the server
+// just used its share of the limit, or found it used up by others, has nothing when the server
 // becomes unavailable. On the way back it is the other way round: the units that the share
 // admitted, and still holds, is taken from the whole before anything else for that key. With i of M
 // instances cut off all of them together admit at most (1 + i/M) times what the limit does, in any

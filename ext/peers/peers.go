@@ -5,23 +5,23 @@
 //
 // # How is a limit divided?
 //
-// By the amount that each gate could use (max-min fairness): a gate that wants less than an equal part
-// gets its wish, and the others divide the rest. If all want less than there is,
-// each has an equal part of the rest on top, so that it can become busier immediately.
+// By the amount that each gate could use (max-min fairness): a gate that wants less than an equal
+// share gets its wish, and the others divide the rest. If all want less than there is, each has an
+// equal part of the rest on top, so that it can become busier immediately.
 //
 //	limit 60/s   wants 10/s   all   all       wants 10/s   20/s
 //	parts          10/s      25/s  25/s         25/s       35/s
 //
-// A gate knows its part from its last report, and the others may have joined since. If each simply
-// took its due, their parts were more than the limit until all have reported. So the group also
-// keeps the part that each gate took, and no gate takes an amount that another one still has:
+// A gate knows its share from its last report, and the others may have joined since. If each simply
+// took its due, their shares were more than the limit until all have reported. So the group also
+// keeps the share that each gate took, and no gate takes an amount that another one still has:
 //
 //	gate   a reports   c joins    a reports   b reports   c reports
 //	a        1/2         1/2        1/3         1/3         1/3
 //	b        1/2         1/2        1/2         1/3         1/3
 //	c                     0          0           0          1/3
 //
-// Until a rate is learned, nothing is divided: parts are equal, and no call waits for them.
+// Until a rate is learned, nothing is divided: shares are equal, and no call waits for them.
 package peers
 
 import (
@@ -102,7 +102,7 @@ func (g *Group) Exchange(now int64, r Report) Reply {
 // over reports whether the group can be discarded.
 func (g *Group) over(now int64) bool { return now >= g.ends }
 
-// due returns the part of a limit that id should have.
+// due returns the share of a limit that id should have.
 func (g *Group) due(id string, rate int64) int64 {
 	left := float64(len(g.members))
 	if rate <= 0 {
@@ -123,7 +123,7 @@ func (g *Group) due(id string, rate int64) int64 {
 		rest -= float64(want)
 		left--
 	}
-	// If all want less than there is, all have a part of the rest on top. Otherwise the
+	// If all want less than there is, all have a share of the rest on top. Otherwise the
 	// gates that want more than others divide it.
 	share, mine := rest/max(1, left), g.members[id].want
 	switch {

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// A Store connects the gates of several processes that call the same server, so that each
-// takes a part of its limit and all use the limit that one of them learns: sluice.Adaptive.Peers. A
+// A Store connects the gates of several processes that call the same server, so that each takes a
+// share of its limit and all use the limit that one of them learns: sluice.Adaptive.Peers. A
 // sluiceredis.Store is one.
 //
 // The gates of one name form a group. A Store keeps a list of its members, divides the limit
@@ -49,17 +49,16 @@ const (
 	Leaves   int64 = -2 // Report.Want: the gate is closed, or not used any more
 )
 
-// Whole is what the parts of a limit add up to.
+// Whole is the sum of the shares of a limit.
 const Whole int64 = 1e9
 
 // A Reply is the state of the group, for one gate.
 type Reply struct {
 	Peers int64 // the number of gates in the group
 
-	// Part is the part of the limit that the gate may use, of Whole. The parts of all
-	// gates never exceed Whole together, except before there are News. Due is the part
-	// that it should have: more than Part if another gate has to report first, because it
-	// still uses some of it.
+	// Part is the share of the limit that the gate may use, of Whole. The shares of all gates never
+	// exceed Whole together, except before there are News. Due is the share that it should have:
+	// more than Part if another gate has to report first, because it still uses some of it.
 	Part, Due int64
 
 	// Granted is the cost admitted to all gates, counted from any beginning, with
