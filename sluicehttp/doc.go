@@ -133,6 +133,7 @@
 //	problem+json     any error   quota-exceeded, temporary-reduced-capacity, abnormal-usage-detected
 //	GitHub           403, 429    the message about a secondary limit
 //	Anthropic        from 500    overloaded_error
+//	Stripe           429         which limit; a locked object concerns only its request
 //	Ollama           503         the queue is full
 //
 // A request that is throttled in this way is sent again whatever its method. There are two

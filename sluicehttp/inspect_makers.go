@@ -21,10 +21,20 @@ func azure(a *answer) {
 	a.throttled(code)
 }
 
+// stripe inspects which limit it was: one of the account, of an endpoint, or of a single object.
+// https://docs.stripe.com/rate-limits
+func stripe(a *answer) {
+	a.said.Reason = a.resp.Header.Get("Stripe-Rate-Limited-Reason")
+	if a.said.Reason == "resource-specific" {
+		a.locked(a.said.Reason)
+	}
+}
+
 // errorCode inspects {"error": {"code": …, "type": …}}, as of Azure's Resource Manager, whose codes
-// are those of its header, and OpenAI.
+// are those of its header, OpenAI and Stripe.
 // https://learn.microsoft.com/azure/azure-resource-manager/management/request-limits-and-throttling
 // https://platform.openai.com/docs/guides/error-codes
+// https://docs.stripe.com/error-codes#lock-timeout
 func errorCode(a *answer) {
 	var answer struct {
 		Error struct {
@@ -40,6 +50,8 @@ func errorCode(a *answer) {
 		a.final("insufficient_quota") // there is no credit
 	case tooMany(e.Code) || e.Code == "rate_limit_exceeded":
 		a.throttled(e.Code)
+	case e.Code == "lock_timeout" && a.resp.StatusCode == http.StatusTooManyRequests:
+		a.locked(e.Code)
 	}
 }
 

@@ -75,6 +75,7 @@ var makers = []maker{
 	{name: "GraphQL", looks: jsonError, mark: `"errors"`, inspect: graphQL, fine: `"data":{`},
 	{name: "JSON-RPC", looks: jsonError, mark: `"error"`, inspect: jsonRPC, fine: `"result"`},
 	{name: "Slack", looks: jsonError, mark: `"ratelimited"`, inspect: slack, fine: `"ok":true`},
+	{name: "Stripe", looks: withHeader("Stripe-Rate-Limited-Reason"), inspect: stripe},
 }
 
 // The places of those makers that throttle with status 200. TestMakers_Places checks them.
@@ -149,6 +150,15 @@ func (a *answer) throttled(reason string) {
 // does not.
 func (a *answer) untouched() {
 	if a.said.ShouldRetry == nil && a.resp.StatusCode >= 500 {
+		a.said.ShouldRetry = new(true)
+	}
+}
+
+// locked notes that another call is at the same object: there were not too many, and a later attempt
+// may succeed. Nothing was done.
+func (a *answer) locked(reason string) {
+	a.said.Throttled, a.said.Reason = false, reason
+	if a.said.ShouldRetry == nil {
 		a.said.ShouldRetry = new(true)
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -144,7 +145,15 @@ var words = []word{
 	// https://docs.claude.com/en/api/errors
 	{"Anthropic", 500, "", "/", "x", `{"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}`, second, second},
 
+	// https://docs.stripe.com/rate-limits
+	{"Stripe", 429, "Content-Type: application/json|Stripe-Rate-Limited-Reason: global-rate", "/v1/customers", "x", `{"error":{"code":"rate_limit"}}`, second, second},
+
 	// # Similar words that are no throttle
+
+	// One object is locked by another call, which did nothing.
+	{"Stripe, a lock", 429, "Content-Type: application/json|Stripe-Rate-Limited-Reason: resource-specific", "/v1/customers/1", "x", `{"error":{"code":"lock_timeout"}}`, another, another},
+	{"Stripe, a lock, by the body", 429, "", "/v1/customers/1", "x", `{"error":{"code":"lock_timeout"}}`, another, another},
+	{"Stripe, a lock, no retry", 429, "Content-Type: application/json|Stripe-Should-Retry: false", "/v1/customers/1", "x", `{"error":{"code":"lock_timeout"}}`, 0, 0},
 
 	{"Azure, another 503", 503, "X-Ms-Error-Code: AccountBeingCreated", "/", "x", "", another, 0},
 	{"Azure, a timeout", 500, "X-Ms-Error-Code: OperationTimedOut", "/", "x", "", another, 0},
@@ -291,6 +300,38 @@ func TestMakers_OtherReasons(t *testing.T) {
 					t.Errorf("%d requests in %v, learned %v", n, w.now(), learned)
 				}
 			})
+		})
+	}
+}
+
+// An object that is locked holds up the calls to it, and no others: one call in ten goes to an object
+// that refuses every second call.
+func TestMakers_LockedObject(t *testing.T) {
+	for range 5 { // backoffs are random
+		var hot atomic.Int64
+		lock := sluicetest.When(func(_ int, r *http.Request) bool {
+			return r.URL.Path == "/hot" && hot.Add(1)%2 == 0
+		}, sluicetest.Reply(429, `{"error":{"code":"lock_timeout"}}`, "Content-Type: application/json"))
+		inWorld(t, sluicehttp.Config{}, layers(sluicetest.Delay(20*ms), lock), func(w *world) {
+			var wg sync.WaitGroup
+			for i := range 1000 {
+				wg.Go(func() {
+					time.Sleep(time.Duration(i) * 10 * ms)
+					if i%10 == 0 {
+						_, _, _ = w.get(bg, "https://a.test/hot") // which may give up
+						return
+					}
+					began := w.now()
+					w.wantGet("https://a.test/cold", 200)
+					if took := w.now() - began; took != 20*ms {
+						w.Errorf("call %d took %v", i, took)
+					}
+				})
+			}
+			wg.Wait()
+			if learned := stats(t, w.rt).Learned; learned != nil {
+				t.Errorf("learned %v", learned)
+			}
 		})
 	}
 }
