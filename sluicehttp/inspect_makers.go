@@ -21,12 +21,17 @@ func azure(a *answer) {
 	a.throttled(code)
 }
 
-// stripe inspects which limit it was: one of the account, of an endpoint, or of a single object.
+// stripe inspects which limit it was: one of the account, of an endpoint, or of a single object. A
+// Stripe-Should-Retry of false with the first two is meant for loops that would come again at once.
 // https://docs.stripe.com/rate-limits
 func stripe(a *answer) {
-	a.said.Reason = a.resp.Header.Get("Stripe-Rate-Limited-Reason")
-	if a.said.Reason == "resource-specific" {
-		a.locked(a.said.Reason)
+	switch reason := a.resp.Header.Get("Stripe-Rate-Limited-Reason"); {
+	case a.resp.StatusCode != http.StatusTooManyRequests:
+	case reason == "resource-specific":
+		a.locked(reason)
+	default:
+		a.throttled(reason)
+		a.said.ShouldRetry = nil
 	}
 }
 

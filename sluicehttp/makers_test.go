@@ -148,11 +148,14 @@ var words = []word{
 	// https://docs.stripe.com/rate-limits
 	{"Stripe", 429, "Content-Type: application/json|Stripe-Rate-Limited-Reason: global-rate", "/v1/customers", "x", `{"error":{"code":"rate_limit"}}`, second, second},
 
+	{"Stripe, not at once", 429, "Content-Type: application/json|Stripe-Rate-Limited-Reason: global-concurrency|Stripe-Should-Retry: false", "/v1/customers", "x", `{"error":{"code":"rate_limit"}}`, second, second},
+
 	// # Similar words that are no throttle
 
 	// One object is locked by another call, which did nothing.
 	{"Stripe, a lock", 429, "Content-Type: application/json|Stripe-Rate-Limited-Reason: resource-specific", "/v1/customers/1", "x", `{"error":{"code":"lock_timeout"}}`, another, another},
 	{"Stripe, a lock, by the body", 429, "", "/v1/customers/1", "x", `{"error":{"code":"lock_timeout"}}`, another, another},
+	{"Stripe, another status", 402, "Content-Type: application/json|Stripe-Rate-Limited-Reason: global-rate", "/v1/charges", "x", `{"error":{"code":"card_declined"}}`, 0, 0},
 	{"Stripe, a lock, no retry", 429, "Content-Type: application/json|Stripe-Should-Retry: false", "/v1/customers/1", "x", `{"error":{"code":"lock_timeout"}}`, 0, 0},
 
 	{"Azure, another 503", 503, "X-Ms-Error-Code: AccountBeingCreated", "/", "x", "", another, 0},
