@@ -9,11 +9,20 @@
 //
 // No limit of an account is set in advance: the headers of the responses show them.
 //
-//	              limits of      tokens   retries of POST    also
-//	ForOpenAI     each model     yes      calls to a model   no retry without credit
-//	ForAnthropic  each model     yes      calls to a model   overload, spend limit
-//	ForGitHub     each resource  –        –                  secondary limits, waits of 2 h
-//	ForAWS        each host      –        those of the SDK   throttles with status 400 and 503
+//	              limits of      tokens   retries of POST     also
+//	ForOpenAI     each model     yes      calls to a model    no retry without credit
+//	ForAnthropic  each model     yes      calls to a model    overload, spend limit
+//	ForGemini     each model     –        calls to a model    Vertex AI
+//	ForGitHub     each resource  –        –                   secondary limits, waits of 2 h
+//	ForAWS        each host      –        those of the SDK    throttles with status 400 and 503
+//	ForSlack      each method    –        methods that read   channels of chat.postMessage
+//	ForDiscord    each route     –        messages with a     channels, guilds, webhooks
+//	                                      nonce
+//	ForX          each endpoint  –        –                   waits of 15 min
+//	ForAtlassian  each endpoint  –        searches            quotas of an hour, waits of 2 h
+//	ForGraphQL    each host      –        queries             Shopify, Linear and others
+//
+// Other APIs need none: a Transport recognizes them, see docs/429.md, which has a table of APIs.
 //
 // # SDKs
 //

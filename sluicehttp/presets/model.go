@@ -13,13 +13,12 @@ import (
 // body is parsed once, for the cost, and only looked through for the key: nothing is built but
 // the name of the model.
 
-// chunks are what modelIn reads into.
+// chunks are what stringIn reads into.
 var chunks = sync.Pool{New: func() any { return new([4096]byte) }}
 
-// modelIn returns the string that the field "model" of the JSON object in body is, "" if there is
-// none.
-func modelIn(body io.Reader) string {
-	const name = `"model"`
+// stringIn returns the string that a field of the JSON object in body is, "" if there is none. name
+// is that of the field, in quotes.
+func stringIn(body io.Reader, name string) string {
 	var (
 		depth   int    // of objects and arrays
 		text    []byte // of the string that is being read, if it may matter
@@ -46,9 +45,9 @@ func modelIn(body io.Reader) string {
 				case b == '"':
 					in = false
 					if matters && isName && value {
-						var model string
-						_ = json.Unmarshal(text, &model) // "" if it is none
-						return model
+						var found string
+						_ = json.Unmarshal(text, &found) // "" if it is none
+						return found
 					}
 					isName = matters && string(text) == name
 				}

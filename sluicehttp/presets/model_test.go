@@ -29,10 +29,10 @@ func TestModelIn(t *testing.T) {
 		``:                                                                 "",
 		`}`:                                                                "",
 	} {
-		if got := modelIn(strings.NewReader(body)); got != want {
+		if got := stringIn(strings.NewReader(body), `"model"`); got != want {
 			t.Errorf("%.60s: got %q, want %q", body, got, want)
 		}
-		if got := modelIn(iotest.OneByteReader(strings.NewReader(body))); got != want {
+		if got := stringIn(iotest.OneByteReader(strings.NewReader(body)), `"model"`); got != want {
 			t.Errorf("%.60s, byte by byte: got %q, want %q", body, got, want)
 		}
 	}
@@ -49,7 +49,7 @@ func FuzzModelIn(f *testing.F) {
 			return
 		}
 		want, _ := fields["model"].(string)
-		if got := modelIn(strings.NewReader(body)); got != want {
+		if got := stringIn(strings.NewReader(body), `"model"`); got != want {
 			t.Errorf("%q: got %q, want %q", body, got, want)
 		}
 	})
@@ -58,7 +58,7 @@ func FuzzModelIn(f *testing.F) {
 // A large prompt costs no memory: with a decoder it was 3.7 times its length.
 func TestModelIn_BuildsNothing(t *testing.T) {
 	body := `{"messages":[{"content":"` + strings.Repeat("word ", 20_000) + `"}],"model":"m"}`
-	if n := testing.AllocsPerRun(100, func() { modelIn(strings.NewReader(body)) }); n > 6 {
+	if n := testing.AllocsPerRun(100, func() { stringIn(strings.NewReader(body), `"model"`) }); n > 6 {
 		t.Errorf("%v allocations", n)
 	}
 }

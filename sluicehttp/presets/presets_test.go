@@ -323,6 +323,8 @@ func TestForOpenAI_WithoutHeaders(t *testing.T) {
 func TestPresets_AreConfigs(t *testing.T) {
 	for name, f := range map[string]func() sluicehttp.Config{
 		"ForOpenAI": presets.ForOpenAI, "ForAnthropic": presets.ForAnthropic, "ForGitHub": presets.ForGitHub, "ForAWS": presets.ForAWS,
+		"ForGemini": presets.ForGemini, "ForSlack": presets.ForSlack, "ForDiscord": presets.ForDiscord, "ForX": presets.ForX,
+		"ForAtlassian": presets.ForAtlassian, "ForGraphQL": presets.ForGraphQL,
 	} {
 		cfg := f()
 		cfg.Gate.Concurrency, cfg.Retry.MaxServerWait = 64, time.Hour
@@ -359,4 +361,185 @@ func ExampleForOpenAI() {
 		fmt.Println(resp.Status, "by", s.Name)
 	}
 	// Output: 200 OK by https://api.openai.com gpt-4o
+}
+
+func TestPresets_Endpoints(t *testing.T) {
+	gemini, slack, discord, x, atlassian := presets.ForGemini().Key, presets.ForSlack().Key, presets.ForDiscord().Key, presets.ForX().Key, presets.ForAtlassian().Key
+	const slackAPI, json = "https://slack.com/api/", "application/json; charset=utf-8"
+	for _, c := range []struct {
+		key                   func(*http.Request) string
+		method, url, kind, in string
+		want                  string
+	}{
+		{gemini, "POST", "https://g.test/v1beta/models/gemini-3-flash:generateContent", json, `{}`, "https://g.test gemini-3-flash"},
+		{gemini, "POST", "https://g.test/v1/projects/p/locations/l/publishers/google/models/m:streamGenerateContent", json, `{}`, "https://g.test m"},
+		{gemini, "POST", "https://g.test/v1/projects/p/locations/l/endpoints/123:predict", json, `{}`, "https://g.test 123"},
+		{gemini, "GET", "https://g.test/v1beta/models/m/operations/1", "", ``, "https://g.test m"},
+		{gemini, "GET", "https://g.test/v1beta/models", "", ``, "https://g.test"},
+		{gemini, "GET", "https://g.test/v1beta/models/", "", ``, "https://g.test"},
+
+		{slack, "POST", slackAPI + "conversations.list", "", `channel=C1`, slackAPI + "conversations.list"},
+		{slack, "POST", slackAPI + "chat.postMessage", "application/x-www-form-urlencoded", `text=a%26channel%3DC2&channel=C%201&x=1`, slackAPI + "chat.postMessage C 1"},
+		{slack, "POST", slackAPI + "chat.postMessage", json, `{"text":"\"channel\":\"C2\"","channel":"C1"}`, slackAPI + "chat.postMessage C1"},
+		{slack, "GET", slackAPI + "chat.postMessage?channel=C1", "", ``, slackAPI + "chat.postMessage C1"},
+		{slack, "POST", slackAPI + "chat.postMessage", json, `{`, slackAPI + "chat.postMessage"},
+		{slack, "POST", slackAPI + "chat.postMessage", "", `%zz&channel=%zz`, slackAPI + "chat.postMessage"},
+
+		{discord, "POST", "https://d.test/api/v10/channels/1/messages", "", ``, "https://d.test POST /api/*/channels/1/messages"},
+		{discord, "PUT", "https://d.test/api/v10/channels/1/messages/2/reactions/🔥/@me", "", ``, "https://d.test PUT /api/*/channels/1/messages/*/reactions/*/@me"},
+		{discord, "GET", "https://d.test/api/v10/guilds/1/members/2", "", ``, "https://d.test GET /api/*/guilds/1/members/*"},
+		{discord, "GET", "https://d.test/api/v10/guilds/1/channels", "", ``, "https://d.test GET /api/*/guilds/1/channels"},
+		{discord, "POST", "https://d.test/api/webhooks/1/tokEn2", "", ``, "https://d.test POST /api/webhooks/1/*"},
+		{discord, "GET", "https://d.test/api/v10/users/1", "", ``, "https://d.test GET /api/*/users/*"},
+
+		{x, "GET", "https://x.test/2/users/2244994945/tweets", "", ``, "https://x.test GET /*/users/*/tweets"},
+		{x, "GET", "https://x.test/2/users/by/username/jack", "", ``, "https://x.test GET /*/users/by/username/*"},
+		{x, "GET", "https://x.test/2/tweets/search/recent?query=a", "", ``, "https://x.test GET /*/tweets/search/recent"},
+		{x, "", "https://x.test/", "", ``, "https://x.test GET /"},
+
+		{atlassian, "GET", "https://a.test/rest/api/3/issue/PROJ-12/comment", "", ``, "https://a.test GET /rest/api/*/issue/*/comment"},
+		{atlassian, "GET", "https://a.test/rest/api/3/project/PROJ/versions", "", ``, "https://a.test GET /rest/api/*/project/*/versions"},
+		{atlassian, "GET", "https://a.test/ex/jira/1ab/rest/api/3/project/proj", "", ``, "https://a.test GET /ex/jira/1ab/rest/api/*/project/*"},
+		{atlassian, "GET", "https://a.test/wiki/api/v2/pages/" + strings.Repeat("a", 41), "", ``, "https://a.test GET /wiki/api/*/pages/*"},
+	} {
+		req := post(t, c.url, c.in)
+		req.Method = c.method
+		req.Header.Set("Content-Type", c.kind)
+		if got := c.key(req); got != c.want {
+			t.Errorf("%s %s %s: %q, want %q", c.method, c.url, c.in, got, c.want)
+		}
+	}
+	for _, key := range []func(*http.Request) string{slack, presets.ForOpenAI().Key} { // a body that cannot be read again
+		req := post(t, slackAPI+"chat.postMessage", `{"channel":"C1","model":"m"}`)
+		req.GetBody = nil
+		if got := key(req); strings.Contains(got, " ") {
+			t.Errorf("%q", got)
+		}
+		req.GetBody = func() (io.ReadCloser, error) { return nil, io.ErrUnexpectedEOF }
+		if got := key(req); strings.Contains(got, " ") {
+			t.Errorf("%q", got)
+		}
+	}
+	azure := post(t, "https://x.openai.azure.com/openai/deployments/d/chat/completions?api-version=1", `{"model":"m"}`)
+	if got := presets.ForOpenAI().Key(azure); got != "https://x.openai.azure.com d" {
+		t.Errorf("a deployment: %q", got)
+	}
+}
+
+func TestPresets_Idempotent(t *testing.T) {
+	graphQL, slack, discord := presets.ForGraphQL(), presets.ForSlack(), presets.ForDiscord()
+	gemini, atlassian := presets.ForGemini(), presets.ForAtlassian()
+	q := func(document string) string {
+		return fmt.Sprintf(`{"query":%q,"variables":{"a":"mutation { x }"}}`, document)
+	}
+	const url = "https://a.test/"
+	for _, c := range []struct {
+		cfg       sluicehttp.Config
+		url, body string
+		want      bool
+	}{
+		{graphQL, url, q("{ a }"), true},
+		{graphQL, url, q("query { a }"), true},
+		{graphQL, url, q("\ufeff\n query Q($a: [ID!] = [\"}\"], $b: A = {c: 1}) @live { a(b: \"mutation {\", c: \"\"\" \\\"\"\" \" } \"\"\") { ...F } } # mutation\n fragment F on A { b }"), true},
+		{graphQL, url, q("fragment F on A { b } query { ...F }"), true},
+		{graphQL, url, "[" + q("{ a }") + "," + q("query { a }") + "]", true},
+		{graphQL, url, q("mutation { a }"), false},
+		{graphQL, url, q("query A { a } mutation B { b }"), false},
+		{graphQL, url, q("{ a } subscription { b }"), false},
+		{graphQL, url, q("queryable { a }"), false},
+		{graphQL, url, q("{ a } \"comment\" mutation { b }"), false},
+		{graphQL, url, q("{ a(b: \"}) } mutation {"), false},
+		{graphQL, url, q("{ a(b: \"\"\" ) } mutation {"), false},
+		{graphQL, url, q("{ a } } { b"), false},
+		{graphQL, url, q("{ a"), false},
+		{graphQL, url, q("(a)"), false},
+		{graphQL, url, q("query"), false},
+		{graphQL, url, q("shoes"), false},
+		{graphQL, url, q("# nothing"), false},
+		{graphQL, url, q(""), false},
+		{graphQL, url, `{"extensions":{"persistedQuery":{"sha256Hash":"x"}}}`, false},
+		{graphQL, url, "[" + q("{ a }") + "," + q("mutation { a }") + "]", false},
+		{graphQL, url, "[]", false},
+		{graphQL, url, "[1]", false},
+		{graphQL, url, `{"query":7}`, false},
+		{graphQL, url, `{"query":"{ a }"`, false},
+		{graphQL, url, ` `, false},
+
+		{slack, url + "api/conversations.list", "", true},
+		{slack, url + "api/users.profile.get", "", true},
+		{slack, url + "api/chat.getPermalink", "", true},
+		{slack, url + "api/dnd.teamInfo", "", true},
+		{slack, url + "api/search.messages", "", true},
+		{slack, url + "api/chat.postMessage", "", false},
+		{slack, url + "api/conversations.archive", "", false},
+		{slack, url + "api/users.profile.set", "", false},
+		{slack, url, "", false},
+
+		{discord, url + "channels/1/messages", `{"content":"a","nonce":"1","enforce_nonce":true}`, true},
+		{discord, url + "channels/1/messages", `{"content":"a","nonce":7,"enforce_nonce":true}`, true},
+		{discord, url + "channels/1/messages", `{"content":"a","nonce":"1"}`, false},
+		{discord, url + "channels/1/messages", `{"content":"a","nonce":"","enforce_nonce":true}`, false},
+		{discord, url + "channels/1/messages", `{"content":"a","enforce_nonce":true}`, false},
+		{discord, url + "channels/1/messages", ``, false},
+		{discord, url + "channels/1/threads", `{"nonce":"1","enforce_nonce":true}`, false},
+
+		{gemini, url + "v1beta/models/m:streamGenerateContent?alt=sse", `{}`, true},
+		{gemini, url + "v1beta/models/m:predictLongRunning", `{}`, false},
+		{gemini, url + "v1beta/cachedContents", `{}`, false},
+		{atlassian, url + "rest/api/3/search/jql", `{}`, true},
+		{atlassian, url + "rest/api/3/issue", `{}`, false},
+	} {
+		var body []byte
+		if c.body != "" {
+			body = []byte(c.body)
+		}
+		if got := c.cfg.Idempotent(post(t, c.url, c.body), body); got != c.want {
+			t.Errorf("%s %s: %v", c.url, c.body, got)
+		}
+	}
+}
+
+// A quota of Atlassian is that of the app, and the other limits are those of an endpoint.
+func TestForAtlassian_Quota(t *testing.T) {
+	for reason, want := range map[string]int{"jira-quota-tenant-based": 1, "jira-burst-based": 0, "jira-per-issue-on-write": 0} {
+		synctest.Test(t, func(t *testing.T) {
+			srv := sluicetest.NewServer(sluicetest.On(1, sluicetest.Status(429, "Retry-After: 60", "RateLimit-Reason: "+reason)))
+			defer srv.Close()
+			base := srv.Transport()
+			defer base.CloseIdleConnections()
+			rt, err := sluicehttp.New(base, presets.ForAtlassian())
+			if err != nil {
+				t.Fatal(err)
+			}
+			var wg sync.WaitGroup
+			for _, path := range []string{"search", "field"} {
+				wg.Go(func() {
+					resp, err := rt.RoundTrip(must(http.NewRequestWithContext(t.Context(), "GET", "https://x.atlassian.net/rest/api/3/"+path, nil)))
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					resp.Body.Close()
+				})
+				time.Sleep(time.Second)
+			}
+			wg.Wait()
+			late := 0
+			for _, at := range srv.Record().Arrivals()[1:] {
+				if at >= time.Minute {
+					late++
+				}
+			}
+			if late != want+1 {
+				t.Errorf("%s: %d requests after the minute, want %d", reason, late, want+1)
+			}
+		})
+	}
+}
+
+func must[T any](v T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return v
 }

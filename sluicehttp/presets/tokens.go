@@ -185,9 +185,13 @@ func toModel(req *http.Request, paths ...string) bool {
 	return false
 }
 
-// hostAndModel is a Config.Key: limits are those of a model.
+// hostAndModel is a Config.Key: limits are those of a model, at Azure of a deployment.
 func hostAndModel(req *http.Request) string {
-	key := req.URL.Scheme + "://" + req.URL.Host
+	key := hostOf(req)
+	if _, deployment, found := strings.Cut(req.URL.Path, "/openai/deployments/"); found {
+		deployment, _, _ = strings.Cut(deployment, "/")
+		return key + " " + deployment
+	}
 	if req.Method != http.MethodPost || req.GetBody == nil {
 		return key
 	}
@@ -196,7 +200,7 @@ func hostAndModel(req *http.Request) string {
 		return key // and so will the request
 	}
 	defer body.Close()
-	if model := modelIn(io.LimitReader(body, mostRead)); model != "" {
+	if model := stringIn(io.LimitReader(body, mostRead), `"model"`); model != "" {
 		return key + " " + model
 	}
 	return key
