@@ -37,6 +37,9 @@
 //	                  option.WithRequestTimeout
 //	go-github         github.WithHTTPClient, github.WithDisableRateLimitCheck: its own check
 //	                  fails calls that the transport would let wait
+//	genai             genai.ClientConfig.HTTPClient
+//	slack-go          slack.OptionHTTPClient
+//	discordgo         Session.Client, whose timeout of 20 s also covers the queue
 //	aws-sdk-go-v2     aws.Config.HTTPClient; a retryer whose RateLimiter is ratelimit.None,
 //	                  for the retry budget of the gate bounds its retries, too
 //
