@@ -140,7 +140,7 @@ func (p *process) attempt(ctx context.Context, w *wish) (reply, error) {
 	b.mu.Lock()
 	b.pending = append(b.pending, sending{p.number, w.number, func() {
 		p.log.sent++
-		p.upstream.call(w.cost, func(r reply) {
+		p.upstream.call(w, func(r reply) {
 			p.log.reply(b.now(), w, r)
 			if r.outcome == granted {
 				delete(p.open, w)
@@ -266,7 +266,7 @@ func playInBubble(w *World, e entry, seed uint64, in bubbler) *game {
 		ctx, end := context.WithCancel(context.Background())
 		b := &bubble{begin: time.Now(), next: never, end: end}
 		b.timer = time.AfterFunc(time.Hour, b.run)
-		d := newDice(seed)
+		d := newDice(seed + w.Dice)
 		b.mu.Lock()
 		g = &game{world: w}
 		b.over = g.over

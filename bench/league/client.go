@@ -100,7 +100,7 @@ func (c *client) pump() {
 		c.queue = c.queue[1:]
 		c.inFlight++
 		c.log.sent++
-		c.upstream.call(w.cost, func(r reply) { c.done(w, t, r) })
+		c.upstream.call(w, func(r reply) { c.done(w, t, r) })
 	}
 }
 

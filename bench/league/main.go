@@ -5,6 +5,7 @@
 //	go run ./bench/league -quick
 //	go run ./bench/league -strategies xtime-told,aws-adaptive -only steps,penalty
 //	go run ./bench/league -random 100 -rseed 4 -quick
+//	go run ./bench/league -recovery 20 -quick -strategies rule-zero,backoff
 //	go run ./bench/league -worlds FILE -json
 package main
 
@@ -16,7 +17,6 @@ import (
 	"io"
 	"os"
 	"runtime"
-	"slices"
 	"strings"
 	"sync"
 
@@ -35,11 +35,11 @@ func main() {
 }
 
 type options struct {
-	file, only, strategies string
-	random, seeds          int
-	rseed                  uint64
-	quick, json, worlds    bool
-	out, into, learned     string
+	file, only, strategies  string
+	random, recovery, seeds int
+	rseed                   uint64
+	quick, json, worlds     bool
+	out, into, learned      string
 }
 
 // parse reads the arguments. With -h it prints how to use the command and returns
@@ -50,6 +50,7 @@ func parse(args []string, out io.Writer) (*options, error) {
 	flags.SetOutput(out)
 	flags.StringVar(&o.file, "worlds", "", "the worlds of this `file`, instead of the 22 named ones")
 	flags.IntVar(&o.random, "random", 0, "`n` worlds drawn at random, instead of the named ones")
+	flags.IntVar(&o.recovery, "recovery", 0, "worlds with steps and incidents, each with `n` random instants of them")
 	flags.Uint64Var(&o.rseed, "rseed", 1, "the `seed` to draw them with")
 	flags.StringVar(&o.only, "only", "", "only the worlds with these `names`, separated by commas")
 	flags.StringVar(&o.strategies, "strategies", "", "only the strategies with these `names`")
@@ -86,6 +87,7 @@ a call waits. README.md in its directory describes the worlds and the scores.
   go run ./bench/league -quick                                       # two minutes
   go run ./bench/league -strategies xtime-told,sluice-told -only steps,penalty
   go run ./bench/league -random 100 -rseed 4 -quick
+  go run ./bench/league -recovery 20 -quick -strategies rule-zero,backoff
   go run ./bench/league -worlds FILE -json
 
 Strategies:
@@ -101,6 +103,8 @@ func (o *options) chosen() (worlds []*World, strategies []entry, err error) {
 		}
 	case o.random > 0:
 		worlds = drawWorlds(o.random, o.rseed)
+	case o.recovery > 0:
+		worlds = recoveryWorlds(o.recovery, o.rseed)
 	default:
 		worlds = namedWorlds()
 	}
@@ -108,11 +112,15 @@ func (o *options) chosen() (worlds []*World, strategies []entry, err error) {
 		all := worlds
 		worlds = nil
 		for _, name := range strings.Split(o.only, ",") {
-			i := slices.IndexFunc(all, func(w *World) bool { return w.Name == name })
-			if i < 0 {
+			n := len(worlds)
+			for _, w := range all { // -recovery has several of one name
+				if w.Name == name {
+					worlds = append(worlds, w)
+				}
+			}
+			if len(worlds) == n {
 				return nil, nil, fmt.Errorf("no world is called %s", name)
 			}
-			worlds = append(worlds, all[i])
 		}
 	}
 	if o.strategies == "" {
@@ -153,7 +161,11 @@ func run(args []string, out io.Writer, in bubbler) error {
 		}
 	}
 	var tables strings.Builder
-	newTable(scores).print(&tables)
+	if o.recovery > 0 {
+		printRecovery(&tables, scores)
+	} else {
+		newTable(scores).print(&tables)
+	}
 	if o.into != "" {
 		about := fmt.Sprintf("%d worlds, %s of each strategy. `go run ./bench/league`", len(worlds), count(o.seeds, "run"))
 		if err := results.Splice(o.into, "league", about+"\n"+tables.String()); err != nil {

@@ -42,6 +42,7 @@ type Score struct {
 	Refused  float64  `json:"refused"`
 	P99      float64  `json:"p99_s"`
 	Adapt    *float64 `json:"adapt_s"` // nil: never
+	After    float64  `json:"after,omitempty"`
 	Jain     float64  `json:"jain"`
 	Harm     float64  `json:"harm"`
 
@@ -57,6 +58,9 @@ func (g *game) score(strategy string, seed uint64) Score {
 	s.P99 = g.p99()
 	s.adapts = g.adapt()
 	s.Adapt = slowest(s.adapts)
+	if n := len(g.world.ChangeAt); n > 0 {
+		s.After = g.after(g.world.ChangeAt[n-1])
+	}
 	s.Jain, s.processes = g.jain(), len(g.clients)
 	if u := g.upstream; u.strangersAsked > 0 {
 		s.Harm = float64(u.strangersRefused) / float64(u.strangersAsked)
@@ -170,8 +174,17 @@ func (g *game) adapt() []float64 {
 	return all
 }
 
-// well reports whether in [from, to) at least 80 % of what is possible was granted
-// and at most 20 % of the calls refused.
+// after returns what was granted from the last change on, as a share of what could be.
+func (g *game) after(change float64) float64 {
+	got := 0.0
+	for _, c := range g.clients {
+		got += c.log.grantedIn(change, math.Inf(1))
+	}
+	return got / g.reference(change, g.world.Seconds)
+}
+
+// well reports whether in [from, to) at least 80 % of what is possible was granted, or what the
+// world says, and at most 20 % of the calls refused.
 func (g *game) well(replies []arrival, from, to float64) bool {
 	var got, all, no float64
 	first, _ := slices.BinarySearchFunc(replies, from, func(a arrival, t float64) int { return cmp.Compare(a.at, t) })
@@ -187,7 +200,7 @@ func (g *game) well(replies []arrival, from, to float64) bool {
 			no++
 		}
 	}
-	return got >= .8*g.reference(from, to) && no <= .2*all
+	return got >= cmp.Or(g.world.Well, .8)*g.reference(from, to) && no <= .2*all
 }
 
 // reference returns the cost that could be granted in [from, to).

@@ -24,7 +24,7 @@ type ticket any
 
 // play runs a strategy in a world, once.
 func play(w *World, e entry, seed uint64) *game {
-	l, d := &loop{}, newDice(seed)
+	l, d := &loop{}, newDice(seed+w.Dice)
 	g := &game{world: w, upstream: newUpstream(w, l, d)}
 	for i := range max(1, w.Processes) {
 		own := rand.New(rand.NewPCG(seed, 1000+uint64(i)))

@@ -27,7 +27,7 @@ var plain = reply{retryAfter: -1, remaining: -1, reset: -1}
 // dice are the random numbers of a world, a generator for each purpose: two strategies
 // in one world meet the same service times although one of them sends more calls.
 type dice struct {
-	network, service, refused, failed, strangers, demand, cost *rand.Rand
+	network, service, refused, failed, strangers, demand, cost, incidents *rand.Rand
 }
 
 func newDice(seed uint64) *dice {
@@ -36,7 +36,7 @@ func newDice(seed uint64) *dice {
 		purpose++
 		return rand.New(rand.NewPCG(seed, purpose))
 	}
-	return &dice{next(), next(), next(), next(), next(), next(), next()}
+	return &dice{next(), next(), next(), next(), next(), next(), next(), next()}
 }
 
 // An upstream answers calls as its world says: a random refusal, the calls in flight,
@@ -50,6 +50,7 @@ type upstream struct {
 	inFlight int      // from arrival to the end of service
 	busy     int      // in service
 	waiting  []func() // before a server's slot
+	arrived  int      // during incidents
 
 	strangersAsked, strangersRefused int
 }
@@ -65,11 +66,42 @@ func newUpstream(w *World, c clock, d *dice) *upstream {
 	return u
 }
 
-// call sends a call; back runs when its reply is at the client.
-func (u *upstream) call(cost float64, back func(reply)) {
+// call sends the call of a wish; back runs when its reply is at the client.
+func (u *upstream) call(w *wish, back func(reply)) {
 	there := u.Network.RTT/2 + u.Network.Jitter*u.dice.network.Float64()
-	u.clock.at(u.clock.now()+seconds(there), func() { u.arrive(cost, back) })
+	u.clock.at(u.clock.now()+seconds(there), func() {
+		if r, ok := u.impaired(w); ok {
+			u.reply(r, back)
+			return
+		}
+		u.arrive(w.cost, back)
+	})
 }
+
+// impaired returns the refusal of a call that has come during an incident, or is about the object
+// that is refused.
+func (u *upstream) impaired(w *wish) (r reply, ok bool) {
+	r = plain
+	r.outcome = refused
+	now := u.clock.now().Seconds()
+	for _, i := range u.Incidents {
+		if now < i.At || now >= i.At+i.Seconds {
+			continue
+		}
+		u.arrived++
+		if i.Row && float64(u.arrived%inRow) < i.Refused*inRow || !i.Row && u.dice.incidents.Float64() < i.Refused {
+			if i.RetryAfter > 0 {
+				r.retryAfter = seconds(i.RetryAfter)
+			}
+			return r, true
+		}
+	}
+	return r, u.Object != nil && w.number%u.Object.Of == 0 && u.dice.incidents.Float64() < u.Object.Refused
+}
+
+// inRow is the number of calls of which the first are refused, in an incident that refuses calls
+// one after the other.
+const inRow = 100
 
 func (u *upstream) reply(r reply, back func(reply)) {
 	u.clock.at(u.clock.now()+seconds(u.Network.RTT/2), func() { back(r) })

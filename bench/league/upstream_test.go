@@ -76,7 +76,7 @@ func ask(w *World, at ...float64) []answer {
 	got := make([]answer, len(at))
 	for i, t := range at {
 		l.at(seconds(t), func() {
-			u.call(1, func(r reply) { got[i] = answer{l.now(), r} })
+			u.call(&wish{cost: 1}, func(r reply) { got[i] = answer{l.now(), r} })
 		})
 	}
 	l.run(seconds(w.Seconds), func() bool { return false })

@@ -17,6 +17,8 @@ type World struct {
 	Told     float64   `json:"told"`
 	Span     float64   `json:"span"`
 	ChangeAt []float64 `json:"change_at,omitempty"`
+	Well     float64   `json:"well,omitempty"`
+	Dice     uint64    `json:"dice,omitempty"`
 	Ideal    float64   `json:"ideal,omitempty"`
 	Network  struct {
 		RTT    float64 `json:"rtt"`
@@ -29,6 +31,8 @@ type World struct {
 	Hint      Hint       `json:"hint"`
 	Noise     Noise      `json:"noise"`
 	Strangers *Strangers `json:"strangers,omitempty"`
+	Incidents []Incident `json:"incidents,omitempty"`
+	Object    *Object    `json:"object,omitempty"`
 	Processes int        `json:"processes,omitempty"`
 	Stagger   float64    `json:"stagger,omitempty"`
 	Demand    Demand     `json:"demand"`
@@ -92,6 +96,22 @@ type Strangers struct {
 	Rate float64 `json:"rate"`
 	Off  float64 `json:"off"`
 	On   float64 `json:"on"`
+}
+
+// An Incident is a time in which the upstream refuses calls although it has room for them, as
+// behind a balancer while its servers are replaced.
+type Incident struct {
+	At         float64 `json:"at"`
+	Seconds    float64 `json:"seconds"`
+	Refused    float64 `json:"refused"`
+	Row        bool    `json:"row,omitempty"` // those of each hundred calls one after the other
+	RetryAfter float64 `json:"retry_after,omitempty"`
+}
+
+// An Object is what one call of every Of is about, and the upstream refuses a share of these.
+type Object struct {
+	Of      int     `json:"of"`
+	Refused float64 `json:"refused"`
 }
 
 // Demand is where calls come from: workers in a closed loop, workers that share items, or
@@ -174,6 +194,14 @@ func (w *World) check() error {
 	}
 	if w.Cost != nil && w.Cost.Kind != "lognormal" {
 		return fmt.Errorf("unknown cost %q", w.Cost.Kind)
+	}
+	for _, i := range w.Incidents {
+		if !(i.Seconds > 0 && i.Refused >= 0 && i.Refused <= 1 && i.RetryAfter >= 0) {
+			return fmt.Errorf("impossible incident %+v", i)
+		}
+	}
+	if o := w.Object; o != nil && (o.Of <= 0 || !(o.Refused >= 0 && o.Refused < 1)) {
+		return fmt.Errorf("impossible object %+v", *o)
 	}
 	if w.Seconds <= 0 || w.Span <= 0 {
 		return fmt.Errorf("lasts %g s, span %g s: want more than 0", w.Seconds, w.Span)
