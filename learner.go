@@ -71,7 +71,11 @@ func (s *strikes) add(now, since time.Duration, granted uint64, told bool) bool 
 type recently struct {
 	early, late sofar
 	begun       bool
+	from        time.Duration // since when calls have left without a long pause
 }
+
+// longPause is after how long without a call what the server granted before is of another time.
+const longPause = time.Minute
 
 type sofar struct {
 	at          time.Duration
@@ -82,8 +86,11 @@ type sofar struct {
 func (r *recently) note(now, since time.Duration, calls, cost uint64) {
 	if !r.begun {
 		r.begun = true
-		r.early.at, r.late.at = since, since
+		r.early.at, r.late.at, r.from = since, since, since
 		return
+	}
+	if now-r.late.at > longPause {
+		r.from = since
 	}
 	if now-r.late.at > 15*time.Second {
 		r.early, r.late = r.late, sofar{now, calls, cost}
@@ -146,7 +153,7 @@ func (l *learner) takeOver(now time.Duration, n int64) {
 	early := g.recently.early
 	past := adaptive.Past{
 		Since: early.at, Calls: float64(g.granted - early.calls), Cost: float64(g.sent - early.cost),
-		Answer: g.hold.Mean(), Rate: hertz(g.rate),
+		Answer: g.hold.Mean(), Rate: hertz(g.rate), Good: max(0, early.at-g.recently.from),
 	}
 	if past.Calls == 0 { // all have left before the last 15 s
 		past.Calls, past.Cost = 1, float64(n)

@@ -20,12 +20,13 @@ const (
 	Restored                // the state comes from a snapshot
 	Acquitted               // the limit is one of another unit
 	Shared                  // another process has learned it
+	Incident                // the pace is what was granted before an incident
 )
 
 func (w Why) String() string {
 	return [...]string{"nothing was refused", "first refusal", "measured between refusals", "costly refusal",
 		"same number per window", "refused above a number in flight", "not refused above a number in flight",
-		"latency", "restored", "another unit is limited", "learned by another process"}[w]
+		"latency", "restored", "another unit is limited", "learned by another process", "granted before an incident"}[w]
 }
 
 func (p Phase) String() string {

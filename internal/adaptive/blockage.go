@@ -35,6 +35,8 @@ func (c *Controller) block(t float64, call Call, at point, told bool) {
 		on: true, from: at, pace: call.pace, rate: c.pace.rate, held: c.pace.calls,
 		told: told, crowd: c.phase == Unlimited, last: call.sent, quiet: c.blockage.quiet,
 	}
+	c.service.trouble(c, at)
+	c.service.refused(math.Max(0, c.until-t))
 	c.outdate()
 	c.blocked++
 	c.pace.blocked(c.blocked)
@@ -113,7 +115,7 @@ func (b *blockage) again(c *Controller, t float64, call Call) {
 	default:
 		b.gap *= 2
 	}
-	b.gap = math.Min(b.gap, longestGap)
+	b.gap = math.Min(math.Min(b.gap, longestGap), c.service.longer(c))
 	next := t + b.gap
 	if b.gap > 1 && b.quiet == 0 && !c.cfg.Costly {
 		next = math.Min(next, math.Max(t+1, c.minute(t)+.5))

@@ -37,6 +37,7 @@ type Controller struct {
 	crowd    crowd
 	cycles   cycles
 	sharing  sharing
+	service  service
 
 	began    bool
 	meanCost float64 // mean cost of a call
@@ -218,6 +219,7 @@ func (c *Controller) begin(t, cost float64) {
 	c.ledger.begin(t)
 	c.cycles.begin(c.ledger.start)
 	c.costly.start = c.ledger.start
+	c.service.begin = t
 	c.openAt(t)
 }
 
@@ -262,6 +264,7 @@ func (c *Controller) Ended(now time.Duration, call Call, reply Reply) {
 	c.latency.ended(c, took, call, reply.Outcome == Granted)
 	if reply.RetryAfter > 0 && reply.Outcome == Refused {
 		c.until = math.Max(c.until, t+reply.RetryAfter.Seconds())
+		c.service.refused(reply.RetryAfter.Seconds())
 	}
 	switch reply.Outcome {
 	case Refused:

@@ -10,7 +10,9 @@ type costly struct {
 	low, high float64 // bounds of the rate; 0: none
 	hold      float64 // calls before the pace rises
 	start     point   // the end of the last costly blockage
+	burst     float64 // what the bucket of the server holds; 0: unknown
 	cheaps    int
+	looking   bool // the calls have paid for another look
 	before    costlyCycle
 }
 
@@ -21,32 +23,72 @@ type costlyCycle struct {
 	took    float64 // with that time
 }
 
-// oldShare is the share of the time that another look at settled bounds may cost.
-const oldShare = .05
+// lookShare is the share of the time that another look at the bounds may cost.
+const lookShare = .05
 
 // foundShare is that of a rate that two cycles have shown.
 const foundShare = .1
 
 // pace is the pace while Bounding: constant for hold calls, then slowly up to the upper
-// bound.
-func (k *costly) pace(p *pace, meanCost float64) float64 {
-	calls := p.rate / meanCost // per second
-	if k.settled() {
-		// Bounds grow old: without another look, a server that has become faster was used at
-		// its old rate for ever.
-		late := p.calls - math.Max(k.hold, k.price*calls/oldShare)
-		return p.rate * math.Exp2(math.Min(40, math.Max(0, late)/math.Max(32, 4*calls)))
+// bound. When the calls have paid for another refusal, it doubles: bounds grow old, or a server
+// that has become faster was used at its old rate for ever.
+func (k *costly) pace(c *Controller) float64 {
+	p := &c.pace
+	now, paid := p.rate, k.paid(c)
+	if past := math.Min(p.calls, paid) - k.hold; past > 0 && !k.settled() {
+		if k.far() {
+			now *= math.Exp2(past / k.double())
+		} else {
+			now *= math.Pow(1.1, past/math.Max(100, k.hold))
+		}
+		now = math.Min(.97*k.high, now)
 	}
-	if p.calls <= k.hold {
-		return p.rate
+	calls := k.price * p.rate / c.meanCost
+	if p.patience < math.Inf(1) {
+		calls = lookLeast
 	}
-	var factor float64
-	if k.high > 4*k.low {
-		factor = math.Exp2((p.calls - k.hold) / math.Max(48, k.hold/2))
-	} else {
-		factor = math.Pow(1.1, (p.calls-k.hold)/math.Max(100, k.hold))
+	late := math.Max(0, p.calls-paid)
+	return now * math.Exp2(math.Min(40, late/math.Max(lookLeast, math.Min(lookMost, calls))))
+}
+
+// far reports whether the bounds are so far apart that the pace doubles up to the upper one.
+func (k *costly) far() bool { return k.high > 4*k.low }
+
+// double returns the calls with which it does.
+func (k *costly) double() float64 { return math.Max(48, k.hold/2) }
+
+// paid returns the calls that pay for another look at the bounds. A pace that doubles anyway comes
+// to the upper one first.
+func (k *costly) paid(c *Controller) float64 {
+	p := &c.pace
+	calls := p.rate / c.meanCost // per second
+	paid := k.price * calls / lookShare
+	if c.cfg.Costly {
+		paid = math.Max(patientLooks*paid, k.hold)
 	}
-	return math.Min(.97*k.high, p.rate*factor)
+	if k.far() {
+		paid = math.Max(paid, k.hold+k.double()*math.Log2(k.high/p.rate))
+	}
+	return math.Min(paid, p.patience*calls)
+}
+
+// The pace of a look doubles with as many calls as a refusal costs, but between these. With fewer
+// the pace that is refused is far above the rate; more take longer than they gain.
+const (
+	lookLeast = 32
+	lookMost  = 128
+
+	lookMargin = .98 // of the rate that a look has shown: it is known to a hundredth
+	faster     = 1.1 // times the rate are more than what looks differ by
+)
+
+// look notes that another look begins if the calls have paid for it. The bucket of the server is
+// full then.
+func (k *costly) look(c *Controller, t float64) {
+	if !k.looking && c.pace.calls > k.paid(c) {
+		k.looking = true
+		c.cycles.full(c.ledger.now(t))
+	}
 }
 
 // settled reports whether the bounds are so near that another refusal costs more than
@@ -58,6 +100,7 @@ func (k *costly) end(c *Controller, call Call, blocked float64) {
 	b := &c.blockage
 	k.price = math.Max(blocked, .7*k.price)
 	k.cheaps = 0
+	defer func() { c.service.paid(c, c.at) }()
 	got := math.Max(0, c.ledger.granted(call)-k.start.granted)
 	active := got / math.Max(1e-3, b.from.at-k.start.at)
 	cycle := math.Max(1e-3, call.sent-k.start.at)
@@ -91,6 +134,10 @@ func (k *costly) end(c *Controller, call Call, blocked float64) {
 // narrow moves a bound after a blockage that was costly again.
 func (k *costly) narrow(c *Controller, got, mean, blocked float64) {
 	b := &c.blockage
+	if k.looking {
+		k.looked(c)
+		return
+	}
 	if b.held > k.hold { // the rate was granted for long before the pace rose
 		k.low = math.Max(k.low, b.rate)
 		k.high = math.Max(1.05*k.low, math.Min(k.high, b.pace))
@@ -104,13 +151,35 @@ func (k *costly) narrow(c *Controller, got, mean, blocked float64) {
 	rate := .98 * k.low
 	if f := c.cycles.found; f.good() && f.rate > k.low && f.rate < k.high {
 		// It may be wrong, because the server counts in another way: the bounds stay.
-		rate = f.rate * (1 - f.error/2)
+		rate, k.burst = f.rate*(1-f.error/2), c.cycles.burst(f.rate)
 		k.hold = math.Max(k.hold, k.price*rate/c.meanCost/foundShare)
 	} else if !k.settled() {
 		rate = math.Max(.4*k.high, math.Pow(k.low, .6)*math.Pow(k.high, .4))
 		if k.high < 4*k.low {
 			k.hold = math.Max(k.hold, blocked*rate/c.meanCost/(math.Pow(k.high/k.low, .1)-1))
 		}
+	}
+	c.track(Bounding, rate, Costly)
+}
+
+// looked moves the bounds after another look. What was granted in it is a measurement; if it
+// confirms the rate that has been granted since the last look, that stays.
+func (k *costly) looked(c *Controller) {
+	b := &c.blockage
+	k.looking = false
+	k.low = math.Max(k.low, b.rate)
+	if k.burst == 0 {
+		k.burst = c.cycles.past[c.cycles.next].burst(b.rate)
+	}
+	rate := c.cycles.faster(k.burst, b.pace)
+	if rate > faster*b.rate { // the server has become faster, and cycles before are of another time
+		c.cycles.past[c.cycles.next] = cycle{}
+		k.high = b.pace
+		rate *= 1 - fitError/2
+		k.hold = math.Max(lookLeast, k.price*rate/c.meanCost/foundShare)
+	} else {
+		k.high = math.Max(1.05*k.low, math.Min(k.high, b.pace))
+		rate = math.Max(b.rate, math.Min(k.high, lookMargin*rate))
 	}
 	c.track(Bounding, rate, Costly)
 }

@@ -55,6 +55,28 @@ func (k *cycles) begin(p point) {
 	k.n, k.stride, k.skip = 1, 1, 0
 }
 
+// full begins a cycle at a point at which the bucket is full.
+func (k *cycles) full(p point) {
+	k.begun = false
+	k.begin(p)
+}
+
+// burst returns what a bucket of rate holds if it was full in the last cycle.
+func (k *cycles) burst(rate float64) float64 { return k.past[1-k.next].burst(rate) }
+
+// faster returns the rate, at most most, at which a bucket that holds burst explains the last cycle.
+func (k *cycles) faster(burst, most float64) float64 {
+	low, high := 0., most
+	for range 24 {
+		if rate := (low + high) / 2; k.burst(rate) > burst {
+			low = rate
+		} else {
+			high = rate
+		}
+	}
+	return high
+}
+
 // again begins the cycle anew if p is later: it was refused, too.
 func (k *cycles) again(p point) {
 	if p.at > k.points[0].at {

@@ -38,6 +38,7 @@
 // refusals, and patient.go by still fewer, window.go, capacity.go and latency.go recognize other
 // limits, chance.go ignores refusals without meaning, suspect.go finds the unit that is limited
 // where calls take of several, peers.go and peer.go share what was learned with other processes,
+// service.go tells an incident from a limit,
 // belief.go reports it and snapshot.go restores it. controller.go leads a call through them, and
 // act.go changes what is believed.
 //
@@ -51,12 +52,12 @@
 //	slot.go        next, late
 //	controller.go  began, meanCost, asked, started, recent, at, until, answer, refusal,
 //	               refusals, ignored, capacity.held, costly.start, ledger.sent, pace.now,
-//	               pace.refusals, window.used
+//	               pace.refusals, service.begin, window.used
 //	blockage.go    blockage, blocked, until, resumed, costly.price, cycles.found,
 //	               sharing.told, sharing.until
 //	bounds.go      Config.Max, Config.MaxConcurrency, pace.now
 //	capacity.go    pace.quiet
-//	costly.go      blockage.quiet
+//	costly.go      blockage.quiet, cycles.past
 //	crowd.go       crowd, answer, latency, ledger.earlier, ledger.recent, pace.now
 //	estimate.go    pace.refuted, pace.shown, pace.shows, pace.unsure
 //	latency.go     capacity.held, capacity.limit, pace.rate
@@ -65,10 +66,11 @@
 //	peer.go        ledger.sent
 //	peers.go       at, meanCost, refusal, costly.high, costly.hold, costly.low, costly.price,
 //	               pace.calls, pace.quiet, pace.refuted, pace.rise, pace.span, pace.unsure
+//	service.go     costly, blockage.quiet, costly.start
 //	snapshot.go    meanCost, refusal, capacity.entry, capacity.limit, costly.high,
 //	               costly.hold, costly.low, costly.price, pace.quiet, pace.refuted
 //	suspect.go     at, costly, pace, window, Call.epoch, Call.pace, chance.suspect, pace.now,
 //	               window.used
-//	takeover.go    at, past, answer, ledger.sent
+//	takeover.go    at, past, answer, ledger.sent, service.begin
 //	window.go      blockage.gap
 package adaptive

@@ -22,6 +22,7 @@ type pace struct {
 	flood    float64     // mean of that per blockage, without the first one
 	past     [16]float64 // the paces of the last saturated calls
 	pasts    int
+	patience float64 // seconds before what was granted before a trouble is tried again
 	shown    float64 // the rate that the last early refusal has shown
 	shows    int     // how often later ones have confirmed it
 }
@@ -34,7 +35,7 @@ const (
 )
 
 func (p *pace) init(cfg Config) {
-	p.now, p.quiet = cfg.Start, 32
+	p.now, p.quiet, p.patience = cfg.Start, 32, math.Inf(1)
 }
 
 // earlier returns the pace 16 saturated calls ago.
@@ -62,7 +63,11 @@ func (p *pace) advance(c *Controller, call *Call) {
 		return
 	}
 	p.calls++
+	if c.phase == Bounding {
+		c.costly.look(c, call.sent)
+	}
 	p.set(c)
+	c.service.paced(c, call.sent)
 }
 
 // search doubles the pace with each 8 calls, or with more if refusals are costly, but not
@@ -116,7 +121,7 @@ func (p *pace) set(c *Controller) {
 			p.now = math.Min(p.now, testPace*p.rate)
 		}
 	case Bounding:
-		p.now = c.costly.pace(p, c.meanCost)
+		p.now = c.costly.pace(c)
 	case Windowed:
 		p.now = c.window.pace()
 	}
@@ -139,6 +144,8 @@ func (p *pace) learn(c *Controller, rate float64) {
 	// long as one that was known to a hundredth.
 	low := math.Max(math.Max((gap-.3)/2, p.unsure/2), c.cfg.Price)
 	p.span = math.Max(p.span, math.Min(1e6, c.costly.price*calls/low))
+	p.patience = c.service.wait(c)
+	p.span = math.Min(p.span, math.Max(1, p.patience*calls/2))
 	p.rise = math.Min(p.rise, p.span)
 	p.set(c)
 }

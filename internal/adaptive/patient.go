@@ -16,6 +16,7 @@ const (
 	patientGap    = 31. // seconds
 	patientShare  = .75 // of the pace that was refused
 	patientHold   = 10
+	patientLooks  = 2 // how many times less often it looks for more: a ban may cost more than its time
 )
 
 // patiently returns the rate after the first refusal, and sets the bounds.

@@ -15,6 +15,7 @@ type Past struct {
 	Cost   float64       // and what they cost
 	Answer time.Duration // mean time until a reply; 0: unknown
 	Rate   float64       // a pace that they kept to, per second; 0: none
+	Good   time.Duration // for how long before Since others had been granted
 }
 
 // TakeOver tells a new controller of the calls before it. If they kept to a rate, the controller
@@ -28,6 +29,7 @@ func (c *Controller) TakeOver(now time.Duration, p Past) {
 	}
 	c.begin(math.Min(t, p.Since.Seconds()), meanCost)
 	c.openAt(t)
+	c.service.begin -= p.Good.Seconds()
 	c.ledger.sent, c.past = cost, cost
 	c.answer = p.Answer.Seconds()
 	if p.Rate > 0 {

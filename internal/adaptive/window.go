@@ -51,6 +51,9 @@ func (w *window) fits(c *Controller, before, now costlyCycle) bool {
 		return false
 	}
 	w.alike++
+	if c.service.impaired(c) {
+		return false // what is refused in an incident comes in rows, and more was granted before
+	}
 	if now.granted < 8*c.meanCost || (few || c.cfg.Costly) && w.alike < 2 || math.Abs(math.Log(now.active/before.active)) < .15 {
 		return false // small numbers, or numbers at one pace, are equal by chance
 	}

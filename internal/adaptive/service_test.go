@@ -1,0 +1,122 @@
+package adaptive
+
+import (
+	"math"
+	"testing"
+	"time"
+)
+
+func always(d time.Duration) func(float64) time.Duration {
+	return func(float64) time.Duration { return d }
+}
+
+// A server that asks for half a minute after each refusal, and becomes ten times as fast, is
+// followed although each look at the bounds costs that.
+func TestController_FollowsAFasterServerThatAsksForPauses(t *testing.T) {
+	for _, wait := range []float64{5, 30, 60} {
+		rate := func(at float64) float64 {
+			if at < 900 {
+				return 5
+			}
+			return 50
+		}
+		r := newRun(t, Config{}, server{take: bucket(20, rate), retry: always(seconds(wait))})
+		r.until(3600)
+		if n := count(r.granted, 2700, 3600); n < 80*50*900/100 {
+			t.Errorf("it asks for %v s: granted %d of %d calls: %+v", wait, n, 50*900, r.controller.Belief())
+		}
+		if n := count(r.granted, 300, 900); n < 85*5*600/100 {
+			t.Errorf("it asks for %v s: granted %d of %d calls before", wait, n, 5*600)
+		}
+	}
+}
+
+// incident returns a server that refuses a share of the calls for a minute, the first ones of each
+// hundred, and asks to wait a second.
+func incident(from, share float64, take func(float64) bool) server {
+	n := 0
+	return server{
+		take: func(at float64) bool {
+			if at >= from && at < from+60 {
+				n++
+				return float64(n%100) >= 100*share && (take == nil || take(at))
+			}
+			return take == nil || take(at)
+		},
+		retry: func(at float64) time.Duration {
+			if at >= from && at < from+60 {
+				return time.Second
+			}
+			return 0
+		},
+	}
+}
+
+// What is measured in an incident is no limit: the throughput is back within a minute.
+func TestController_AnIncidentIsNoLimit(t *testing.T) {
+	for _, cfg := range []Config{{}, {Unlimited: true}} {
+		for _, share := range []float64{.05, .25, .5, .8} {
+			for _, limited := range []bool{false, true} {
+				var take func(float64) bool
+				if limited {
+					take = bucket(20, steady(100))
+				}
+				r := newRun(t, cfg, incident(300, share, take))
+				r.callers = 16
+				r.until(490)
+				before, after := count(r.granted, 240, 300), count(r.granted, 421, 481)
+				if float64(after) < .9*float64(before) {
+					t.Errorf("%v of the calls were refused, limited: %v: granted %d in the minute before, and %d in the one after next: %+v",
+						share, limited, before, after, r.controller.Belief())
+				}
+			}
+		}
+	}
+}
+
+// A limit that has fallen for good costs a few refusals more than the ones that find it.
+func TestController_ALimitThatHasFallenIsNoIncident(t *testing.T) {
+	rate := func(at float64) float64 {
+		if at < 600 {
+			return 50
+		}
+		return 5
+	}
+	r := newRun(t, Config{}, server{take: bucket(20, rate), retry: always(seconds(5))})
+	r.until(3000)
+	if n := count(r.granted, 1500, 3000); n < 80*5*1500/100 {
+		t.Errorf("granted %d of %d calls after it had fallen: %+v", n, 5*1500, r.controller.Belief())
+	}
+}
+
+func TestService_Longer(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		s    service
+		at   float64
+		want float64
+	}{
+		{"no trouble", service{asked: 1}, 100, math.Inf(1)},
+		{"nobody says how long to wait", service{begin: 0, since: 100}, 130, math.Inf(1)},
+		{"young", service{begin: 0, since: 100, asked: 1}, 103, 2},
+		{"older", service{begin: 0, since: 100, asked: 1}, 160, 20},
+		{"the server asks for more", service{begin: 0, since: 100, asked: 30}, 160, 60},
+		{"as old as the good time", service{begin: 0, since: 100, asked: 1}, 200, 100. / 3},
+		{"the usual state", service{begin: 0, since: 100, asked: 1}, 201, math.Inf(1)},
+	} {
+		if got := c.s.longer(&Controller{at: c.at}); math.Abs(got-c.want) > 1e-9 && got != c.want {
+			t.Errorf("%s: %v, want %v", c.name, got, c.want)
+		}
+	}
+}
+
+// A bucket that held 20 was granted 120 calls in 10 s: its rate is 10/s.
+func TestCycles_Faster(t *testing.T) {
+	var k cycles
+	k.past[1-k.next] = cycle{n: 2}
+	k.past[1-k.next].parts[0] = part{10, 120}
+	k.past[1-k.next].parts[1] = part{4, 60}
+	equal(t, "burst", k.burst(10), 20)
+	equal(t, "rate", math.Round(1e3*k.faster(20, 50))/1e3, 10)
+	equal(t, "rate, at most", math.Round(k.faster(0, 8)), 8)
+}
