@@ -403,6 +403,55 @@ func TestAdaptive_Resume(t *testing.T) {
 	})
 }
 
+// A gate that forgets lets its callers leave as a new one does. A pause stays.
+func TestGate_Forget(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := mustGate(t, sluice.Config{Name: "api", RetryBudget: -1})
+		s := newLimited(t, 5, 5)
+		work(t, 10, 60, func() error { return sluice.Retry(t.Context(), g, sluice.RetryPolicy{Attempts: -1}, s.call) })
+		if g.Stats().Learned == nil {
+			t.Fatal("nothing was learned")
+		}
+		var left atomic.Int64
+		for range 20 {
+			go g.Do(t.Context(), func(context.Context) error { left.Add(1); return nil })
+		}
+		synctest.Wait()
+		if n := left.Load(); n > 2 {
+			t.Fatalf("%d calls left at once, although the gate has learned", n)
+		}
+		g.PauseUntil(time.Now().Add(time.Second), "test")
+		g.Forget()
+		if l := g.Stats().Learned; l != nil {
+			t.Errorf("it has not forgotten %v", l)
+		}
+		before := left.Load()
+		synctest.Wait()
+		if n := left.Load(); n > before {
+			t.Errorf("%d calls left in the pause", n-before)
+		}
+		g.Resume()
+		time.Sleep(10 * ms)
+		if n := left.Load(); n != 20 {
+			t.Errorf("%d calls of 20 have left", n)
+		}
+		g.Forget() // there is nothing to forget
+	})
+}
+
+// A gate that searches from the start does so again.
+func TestGate_Forget_Searches(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := mustGate(t, sluice.Config{Name: "api", Adaptive: sluice.Adaptive{Search: true}})
+		s := newLimited(t, 5, 5)
+		work(t, 10, 60, func() error { return sluice.Retry(t.Context(), g, sluice.RetryPolicy{Attempts: -1}, s.call) })
+		g.Forget()
+		if l := g.Stats().Learned; l == nil || l.Phase != "searching" || l.Refusals != 0 {
+			t.Errorf("it has learned %v, want a new search", l)
+		}
+	})
+}
+
 func TestGate_Restore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, g := newLimited(t, 50, 10), mustGate(t, sluice.Config{})

@@ -198,6 +198,21 @@ func (g *Gate) search() {
 	}
 }
 
+// Forget makes the gate forget all that it has learned from refusals, so that it goes on as a new one
+// would. Use it if you know that the server has changed, or that an incident is over: what a gate
+// has learned grows old by itself, but not immediately. The rate and the concurrency that are
+// configured stay, and so does a pause, which Resume ends. Calls in flight teach the gate nothing of
+// the time before. A gate with [Adaptive].Peers may learn again what the others know.
+func (g *Gate) Forget() {
+	g.queue.Change(func(now time.Duration) {
+		g.learner, g.ramp, g.strikes = nil, nil, strikes{}
+		g.answersCount.Store(false)
+		here := sofar{now, g.granted, g.sent}
+		g.recently = recently{early: here, late: here, begun: true, from: now}
+		g.search()
+	})
+}
+
 // learningConfig returns the configuration of a controller for g. Rates are in units per second.
 func (g *Gate) learningConfig() adaptive.Config {
 	a, begin := g.adaptive, g.queue.Time(0)
