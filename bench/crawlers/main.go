@@ -1,8 +1,8 @@
-// Crawlers runs cmd/crawler, colly and wget over the same site on loopback: as fast as they
+// Crawlers runs sluice crawl, colly and wget over the same site on loopback: as fast as they
 // go, and against a limit.
 //
-//	go build -o /tmp/crawler ./cmd/crawler
-//	go run ./bench/crawlers -crawler /tmp/crawler
+//	go build -o /tmp/sluice ./cmd/sluice
+//	go run ./bench/crawlers -sluice /tmp/sluice
 //
 // The site has -pages pages, each with ten links. It runs in this process, and so does
 // colly. Evenness is the coefficient of variation of the gaps between arrivals: 0 if all
@@ -89,9 +89,9 @@ type rival struct {
 	run  func(ctx context.Context, address string, delay time.Duration) error
 }
 
-func rivals(crawler string) []rival {
+func rivals(sluice string) []rival {
 	return []rival{
-		{"crawler", func(ctx context.Context, address string, delay time.Duration) error {
+		{"sluice crawl", func(ctx context.Context, address string, delay time.Duration) error {
 			perHost := "16"
 			if delay > 0 {
 				perHost = "1"
@@ -101,7 +101,7 @@ func rivals(crawler string) []rival {
 				return err
 			}
 			defer os.RemoveAll(dir)
-			return command(ctx, crawler, "-dir", dir, "-delay", delay.String(), "-per-host", perHost, "-jobs", perHost,
+			return command(ctx, sluice, "crawl", "-dir", dir, "-delay", delay.String(), "-per-host", perHost, "-jobs", perHost,
 				"-depth", "20", "-pages", "1000000", "-host-pages", "1000000", "-quiet", address)
 		}},
 		{"colly", collect},
@@ -146,13 +146,13 @@ func collect(_ context.Context, address string, delay time.Duration) error {
 }
 
 func main() {
-	crawler := flag.String("crawler", "crawler", "the `program`, built from cmd/crawler")
+	sluice := flag.String("sluice", "sluice", "the `program`, built from cmd/sluice")
 	pages := flag.Int("pages", 5000, "`pages` of the site without a limit")
 	limited := flag.Int("limited", 300, "`pages` of the site with a limit")
 	runs := flag.Int("runs", 3, "how often each crawls, by turns")
 	flag.Parse()
 	ctx := context.Background()
-	fmt.Println("| site | crawler | pages | seconds | pages per second | refused | evenness |")
+	fmt.Println("| site | program | pages | seconds | pages per second | refused | evenness |")
 	fmt.Println("| --- | --- | --- | --- | --- | --- | --- |")
 	for _, test := range []struct {
 		name  string
@@ -165,7 +165,7 @@ func main() {
 		{"20/s, asked for 50/s", *limited, 50 * time.Millisecond, 20 * time.Millisecond},
 	} {
 		for range *runs {
-			for _, r := range rivals(*crawler) {
+			for _, r := range rivals(*sluice) {
 				s := site{pages: test.pages, every: test.every, burst: 5, served: make(map[string]bool)}
 				srv := httptest.NewServer(&s)
 				began := time.Now()

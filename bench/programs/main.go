@@ -1,8 +1,8 @@
-// Programs runs batchjob next to GNU parallel and xargs, on the same work, and prints what
+// Programs runs sluice batch next to GNU parallel and xargs, on the same work, and prints what
 // came of it as a table. It needs them and curl in the PATH, and takes two minutes.
 //
 //	go run ./bench/programs
-//	go run ./bench/programs -into cmd/batchjob/README.md
+//	go run ./bench/programs -into cmd/sluice/batch.md
 //
 // A program that is not there is left out.
 package main
@@ -24,7 +24,7 @@ import (
 )
 
 // names are the programs, in the order of the columns.
-var names = []string{"batchjob", "parallel", "xargs"}
+var names = []string{"sluice batch", "parallel", "xargs"}
 
 func main() {
 	into := flag.String("into", "", "put the table into this Markdown file, between its marks for programs")
@@ -58,12 +58,12 @@ func run(ctx context.Context, into string) error {
 	return nil
 }
 
-// find builds batchjob and returns where the programs are; "" for one that is missing.
+// find builds sluice and returns where the programs are; "" for one that is missing.
 func find(ctx context.Context, dir string) (map[string]string, error) {
-	paths := map[string]string{"batchjob": filepath.Join(dir, "batchjob")}
-	build := exec.CommandContext(ctx, "go", "build", "-o", paths["batchjob"], "github.com/sluice-go/sluice/cmd/batchjob")
+	paths := map[string]string{names[0]: filepath.Join(dir, "sluice")}
+	build := exec.CommandContext(ctx, "go", "build", "-o", paths[names[0]], "github.com/sluice-go/sluice/cmd/sluice")
 	if out, err := build.CombinedOutput(); err != nil {
-		return nil, fmt.Errorf("building batchjob: %w\n%s", err, out)
+		return nil, fmt.Errorf("building sluice: %w\n%s", err, out)
 	}
 	if _, err := exec.LookPath("curl"); err != nil {
 		return nil, err

@@ -31,14 +31,14 @@ func QuoteAll(args []string) string {
 }
 
 // ResumeCommand is how to go on: the same command line, with -resume if it does
-// not resume yet. Secrets in addresses and in values of -header are hidden.
+// not resume yet. args are those of the program; the second one is the command of sluice. Secrets in addresses and in values of -header are hidden.
 func ResumeCommand(args []string, resuming bool) string {
-	command := again(args[0])
+	command := append(again(args[0]), args[1])
 	if !resuming {
 		command = append(command, "-resume")
 	}
 	hidden := false
-	rest := slices.Clone(args[1:])
+	rest := slices.Clone(args[2:])
 	for i, arg := range rest {
 		if arg == "--" {
 			break

@@ -17,14 +17,14 @@ func TestQuote(t *testing.T) {
 }
 
 func TestResumeCommand(t *testing.T) {
-	args := []string{"./batchjob", "-log", "my log", "--", "echo", "{}"}
-	if got, want := ResumeCommand(args, false), "./batchjob -resume -log 'my log' -- echo '{}'"; got != want {
+	args := []string{"./sluice", "batch", "-log", "my log", "--", "echo", "{}"}
+	if got, want := ResumeCommand(args, false), "./sluice batch -resume -log 'my log' -- echo '{}'"; got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
-	if got, want := ResumeCommand(args, true), "./batchjob -log 'my log' -- echo '{}'"; got != want {
+	if got, want := ResumeCommand(args, true), "./sluice batch -log 'my log' -- echo '{}'"; got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
-	if strings.Join(args, " ") != "./batchjob -log my log -- echo {}" {
+	if strings.Join(args, " ") != "./sluice batch -log my log -- echo {}" {
 		t.Errorf("changed to %q", args)
 	}
 }
@@ -32,15 +32,15 @@ func TestResumeCommand(t *testing.T) {
 func TestPassing(t *testing.T) {
 	digest := strings.Repeat("0d", 32)
 	for name, want := range map[string]bool{
-		"/tmp/go-build403/b001/exe/batchjob":           true,
-		"/cache/go-build/0d/" + digest + "-d/batchjob": true,
-		"batchjob":                                   false,
-		"./batchjob":                                 false,
-		"/home/me/exe/batchjob":                      false,
-		"/a/b/exe/batchjob":                          false,
-		"/tmp/go-build403/b001/batchjob":             false,
-		"/cache/" + digest + "/batchjob":             false,
-		"/cache/0d-d/batchjob":                       false,
+		"/tmp/go-build403/b001/exe/sluice":           true,
+		"/cache/go-build/0d/" + digest + "-d/sluice": true,
+		"sluice":                       false,
+		"./sluice":                     false,
+		"/home/me/exe/sluice":          false,
+		"/a/b/exe/sluice":              false,
+		"/tmp/go-build403/b001/sluice": false,
+		"/cache/" + digest + "/sluice": false,
+		"/cache/0d-d/sluice":           false,
 		"/cache/" + strings.Repeat("x", 64) + "-d/b": false,
 	} {
 		if got := passing(name); got != want {
@@ -51,13 +51,13 @@ func TestPassing(t *testing.T) {
 
 // A hint that may end up in the log of a build server has no secrets.
 func TestResumeCommand_HidesSecrets(t *testing.T) {
-	args := []string{"./batchjob", "-header", "Authorization: Bearer SECRET", "--header=X-Api-Key: SECRET", "-header", "Accept: text/csv", "-url", "https://me:SECRET@host/{}"}
-	want := "./batchjob -resume -header 'Authorization: (hidden)' '--header=X-Api-Key: (hidden)' -header 'Accept: text/csv' -url 'https://(hidden)@host/{}'\n\t(with the values that are hidden)"
+	args := []string{"./sluice", "batch", "-header", "Authorization: Bearer SECRET", "--header=X-Api-Key: SECRET", "-header", "Accept: text/csv", "-url", "https://me:SECRET@host/{}"}
+	want := "./sluice batch -resume -header 'Authorization: (hidden)' '--header=X-Api-Key: (hidden)' -header 'Accept: text/csv' -url 'https://(hidden)@host/{}'\n\t(with the values that are hidden)"
 	if got := ResumeCommand(args, false); got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
-	command := []string{"./batchjob", "--", "curl", "-header", "Authorization: x"}
-	if got, want := ResumeCommand(command, true), "./batchjob -- curl -header 'Authorization: x'"; got != want {
+	command := []string{"./sluice", "batch", "--", "curl", "-header", "Authorization: x"}
+	if got, want := ResumeCommand(command, true), "./sluice batch -- curl -header 'Authorization: x'"; got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
 }

@@ -1,4 +1,4 @@
-// Package cli is what the programs of this module have in common: flags for times and
+// Package cli is what the commands of sluice have in common: flags for times and
 // rates, interrupts, text of others on a terminal, and how to run a program again.
 package cli
 

@@ -1,7 +1,0 @@
-//go:build !windows
-
-package main
-
-import "os"
-
-func hasEscapes(*os.File) bool { return os.Getenv("TERM") != "dumb" }

@@ -1,0 +1,101 @@
+// Package batch is the command sluice batch: it runs a command, or makes an HTTP call, for each
+// item that it reads, at a steady rate.
+//
+//	printf '%s\n' a b c | sluice batch -rate 2/s -- echo {}
+//	sluice batch -in ids.txt -rate 5/s -jobs 4 -log run.jsonl -resume -halt soon,fail=10% -- curl -fsS 'https://api.example.com/{}'
+//	sluice batch -in ids.txt -rate 5/s -log run.jsonl -resume -url 'https://api.example.com/{}'
+//
+// It can be interrupted or killed, and resumed. job.go shows how package batch is
+// used, http.go how it works with a transport of package sluicehttp. The rest is
+// flags, commands and a progress bar.
+package batch
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/sluice-go/sluice/cmd/internal/cli"
+)
+
+// The exit status, apart from 0: all items are ok, or as many as -halt asks for.
+const (
+	exitFailed      = 1   // some items failed
+	exitUsage       = 2   // it could not begin: flags, input, log
+	exitStopped     = 3   // stopped before the end; it can be resumed
+	exitInterrupted = 130 // 128 + SIGINT, as shells have it
+	exitPipe        = 141 // 128 + SIGPIPE: its output is no longer read
+)
+
+// Run is the command; it returns the exit status. args are those of the program: its name, that
+// of the command, and flags.
+func Run(args []string, stdin, stdout, stderr *os.File) int {
+	o, err := parseOptions(args[2:])
+	if errors.Is(err, flag.ErrHelp) {
+		usage(stdout)
+		return 0
+	}
+	if err == nil && o.version {
+		fmt.Fprintln(stdout, "sluice batch", cli.Version())
+		return 0
+	}
+	if err == nil {
+		var status int
+		if status, err = program(o, args, stdin, stdout, stderr); err == nil {
+			return status
+		}
+	}
+	fmt.Fprintf(stderr, "sluice batch: %v\n", err)
+	if errors.Is(err, errUsage) {
+		fmt.Fprintln(stderr, "Run with -h for the flags.")
+	}
+	return exitUsage
+}
+
+// program prepares everything that can fail and then runs the job. An error is
+// why it could not begin.
+func program(o options, args []string, stdin, stdout, stderr *os.File) (status int, err error) {
+	in, err := openInput(o, stdin)
+	if err != nil {
+		return 0, err
+	}
+	defer in.close()
+	if isTerminal(in.file) && !o.quiet {
+		fmt.Fprintln(stderr, "sluice batch: type the items, one per line; Ctrl-D ends them")
+	}
+	if o.dryRun {
+		return 0, dryRun(o, in, stdout)
+	}
+	j, err := newJob(o, in)
+	if err != nil {
+		return 0, err
+	}
+	// Close returns an error that the job has reported already, or one that comes too
+	// late to be reported: the last second may be run again after a power loss.
+	defer j.log.close()
+	stopLive, err := j.serveLive(stderr)
+	if err != nil {
+		return 0, err
+	}
+	defer stopLive()
+	// A write to a closed pipe is an error, and does not end the program: commands would go on
+	// without it.
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
+	return j.run(args, stdout, stderr), nil
+}
+
+// dryRun writes what would be run.
+func dryRun(o options, in *input, stdout io.Writer) error {
+	seq := int64(0)
+	for item := range in.items(nil) {
+		seq++
+		if _, err := fmt.Fprintln(stdout, o.task.describe(o.shape.subject(item, seq, 1))); err != nil {
+			return err
+		}
+	}
+	return in.err()
+}

@@ -1,0 +1,188 @@
+package batch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os/exec"
+	"strings"
+	"time"
+
+	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/cmd/internal/cli"
+)
+
+// An output is what an item prints.
+type output struct {
+	stdout, stderr spool
+}
+
+func (o *output) close() {
+	o.stdout.close()
+	o.stderr.close()
+}
+
+// A runner does the task for items.
+type runner interface {
+	run(ctx context.Context, s subject) (output, error)
+	// paced says that run passes the gate by itself.
+	paced() bool
+	// pauses returns what is paused, apart from the gate.
+	pauses() []pause
+	// learned returns what was found out about the limits of hosts, a line for each.
+	learned() []string
+	// group returns the function for batch.Config.Group, or nil.
+	group() func(item) string
+}
+
+// A command is the template of one, run without a shell.
+type command struct {
+	args []string
+}
+
+func newCommand(args []string, numbered bool) (command, error) {
+	if len(args) == 0 {
+		return command{}, errors.New("give a command or a -url")
+	}
+	if !hasPlaceholder(strings.Join(args, " "), numbered) {
+		args = append(args[:len(args):len(args)], "{}")
+	}
+	return command{args}, nil
+}
+
+// expand returns the arguments for an item.
+func (c command) expand(s subject) []string {
+	args := make([]string, 0, len(c.args)+len(s.items))
+	for _, arg := range c.args {
+		args = append(args, s.arguments(arg)...)
+	}
+	return args
+}
+
+func (c command) describe(s subject) string { return cli.QuoteAll(c.expand(s)) }
+
+func (c command) config() string { return "command\x00" + strings.Join(c.args, "\x00") }
+
+// start looks for the program, if it is the same for all items, and for room for outputs:
+// otherwise each item would fail, with all its retries.
+func (c command) start(j *job) (runner, error) {
+	if _, err := exec.LookPath(c.args[0]); err != nil {
+		if words := strings.Fields(c.args[0]); len(words) > 1 {
+			if _, notFound := exec.LookPath(words[0]); notFound == nil {
+				return nil, fmt.Errorf("there is no program %q: commands run without a shell; did you mean %s, or sh -c %s?", c.args[0], c.args[0], cli.Quote(c.args[0]))
+			}
+		}
+		if !hasPlaceholder(c.args[0], true) {
+			return nil, err
+		}
+	}
+	file, err := tempFile()
+	if err != nil {
+		return nil, fmt.Errorf("outputs are kept in temporary files: %w", err)
+	}
+	closeTemp(file)
+	return &commands{command: c, timeout: j.o.timeout, stops: &j.stops, failures: &j.failures}, nil
+}
+
+// commands runs a command for each item.
+type commands struct {
+	command
+	timeout  time.Duration // 0: none
+	stops    *stops
+	failures *failures
+	room     room
+}
+
+func (*commands) paced() bool     { return false }
+func (*commands) pauses() []pause { return nil }
+
+func (c *commands) learned() []string { return c.room.says() }
+
+// Nothing is known of what holds up a command.
+func (*commands) group() func(item) string { return nil }
+
+// killAfter is how long a cancelled command has to end by itself.
+const killAfter = 2 * time.Second
+
+// run runs the command. If the system has no room for it, it waits until another one has ended.
+func (c *commands) run(ctx context.Context, s subject) (out output, err error) {
+	c.room.use(ctx, func() (nothingLeft bool) {
+		var began bool
+		out, began, err = c.once(ctx, c.expand(s))
+		return !began && isScarce(err)
+	})
+	if err != nil && ctx.Err() == nil {
+		c.failures.add("", reason(err))
+	}
+	return out, err
+}
+
+// The causes for which a command is cancelled.
+var (
+	errTimeout = errors.New("-timeout")
+	errAsks    = errors.New("it asks for input on the terminal, and would wait for ever: commands that run beside each other get none. See to it that it need not ask, as ssh -o BatchMode=yes and sudo -n do, or use xargs")
+)
+
+// once runs a command once. It writes to files: then its end is the end of the command, as for
+// a shell, although children of it may be running and may write on.
+func (c *commands) once(ctx context.Context, args []string) (out output, began bool, err error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	cmd := exec.CommandContext(ctx, args[0], args[1:]...)
+	cmd.WaitDelay = killAfter
+	stdout, err := tempFile()
+	if err != nil {
+		return out, false, err
+	}
+	stderr, err := tempFile()
+	if err != nil {
+		closeTemp(stdout)
+		return out, false, err
+	}
+	cmd.Stdout, cmd.Stderr = stdout, stderr
+	defer alone(cmd)()
+	if err := cmd.Start(); err != nil {
+		closeTemp(stdout)
+		closeTemp(stderr)
+		if ctx.Err() == nil && !isBusy(err) {
+			err = sluice.Permanent(err)
+		}
+		return out, false, err
+	}
+	err = c.wait(ctx, cancel, cmd)
+	switch broken := errors.Join(out.stdout.adopt(stdout), out.stderr.adopt(stderr)); {
+	case broken == nil:
+	case err == nil:
+		err = fmt.Errorf("its output: %w", broken)
+	default:
+		err = fmt.Errorf("%w; its output: %w", err, broken)
+	}
+	return out, true, err
+}
+
+// wait waits for the end of a command, which cancel cancels.
+func (c *commands) wait(ctx context.Context, cancel context.CancelCauseFunc, cmd *exec.Cmd) error {
+	if c.timeout > 0 {
+		defer c.stops.after(c.timeout, func() { cancel(errTimeout) })()
+	}
+	remove := c.stops.add(cmd.Process.Pid, func() { cancel(errAsks) })
+	err := cmd.Wait()
+	remove()
+	if err == nil || ctx.Err() == nil {
+		return err
+	}
+	killRest(cmd)
+	switch cause := context.Cause(ctx); cause { // else it would say "signal: terminated"
+	case errTimeout:
+		return timeoutError{err}
+	case errAsks:
+		return sluice.Permanent(cause)
+	}
+	return fmt.Errorf("%w (%w)", ctx.Err(), err)
+}
+
+// A timeoutError is that of a command that -timeout has ended.
+type timeoutError struct{ error }
+
+func (e timeoutError) Error() string   { return "it took longer than -timeout" }
+func (e timeoutError) Unwrap() []error { return []error{context.DeadlineExceeded, e.error} }

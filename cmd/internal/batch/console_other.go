@@ -1,0 +1,7 @@
+//go:build !windows
+
+package batch
+
+import "os"
+
+func hasEscapes(*os.File) bool { return os.Getenv("TERM") != "dumb" }

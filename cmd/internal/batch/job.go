@@ -1,0 +1,347 @@
+package batch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"log"
+	"os"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/batch"
+	"github.com/sluice-go/sluice/cmd/internal/cli"
+)
+
+// A job is one run over the items.
+type job struct {
+	o        options
+	in       *input
+	gate     *sluice.Gate
+	runner   runner
+	log      resumeLog
+	tally    batch.Tally
+	slots    slots // the numbers for {%}
+	hosts    hosts
+	failures failures
+	stops    stops
+
+	unprinted int64 // items that are ok, but are not in the log, because their output could not be printed
+
+	interrupts atomic.Pointer[cli.Interrupts] // nil before signals are caught
+}
+
+// resumeLog is a log or none.
+type resumeLog struct{ *batch.Log }
+
+func (l resumeLog) close() error {
+	if l.Log == nil {
+		return nil
+	}
+	return l.Close()
+}
+
+// An item with its number.
+type item struct {
+	text string
+	seq  int64
+	last *output // of the last attempt
+}
+
+// newJob prepares a job. The log comes last: it is touched only when nothing
+// else can fail.
+func newJob(o options, in *input) (*job, error) {
+	gate, err := sluice.New(sluice.Config{
+		Concurrency: int64(o.jobs),
+		Rate:        o.withBurst(o.rate),
+		CatchUp:     time.Millisecond, // no server is known well enough to send it more after a stall
+		RetryBudget: -1,               // of commands: they are tried again as often as was asked for
+	})
+	if err != nil {
+		return nil, err
+	}
+	j := &job{o: o, in: in, gate: gate}
+	j.hosts.failures = &j.failures
+	if j.runner, err = o.task.start(j); err != nil {
+		return nil, err
+	}
+	if o.results != "" {
+		if err := os.MkdirAll(o.results, 0o777); err != nil {
+			return nil, fmt.Errorf("-results: %w", err)
+		}
+	}
+	if err := o.tryTheSummary(); err != nil {
+		return nil, fmt.Errorf("-summary: %w", err)
+	}
+	if o.log != "" {
+		config := o.task.config()
+		if o.key == "seq" { // all items would have other names
+			config += "\x00seq"
+		}
+		if o.shape.colsep != "" {
+			config += "\x00colsep" + o.shape.colsep
+		}
+		if o.shape.n > 1 {
+			config += fmt.Sprintf("\x00n%d", o.shape.n)
+		}
+		j.log.Log, err = batch.OpenLog(o.log, batch.LogConfig{Mode: o.mode, Config: config, AnyConfig: o.anyConfig})
+		switch {
+		case errors.Is(err, batch.ErrLogExists):
+			return nil, fmt.Errorf("-log %s: the log already has items; -resume continues it, or use another name", o.log)
+		case errors.Is(err, batch.ErrLogConfig):
+			return nil, fmt.Errorf("-log %s: the log belongs to another command or request; -any-config resumes it anyway", o.log)
+		case err != nil:
+			return nil, fmt.Errorf("-log: %s", strings.TrimPrefix(err.Error(), "batch: "))
+		}
+	}
+	return j, nil
+}
+
+// run runs the job and returns the exit status.
+func (j *job) run(args []string, stdout, stderr *os.File) int {
+	start := time.Now()
+	if j.o.results == "" && leadsNowhere(stdout) {
+		fmt.Fprintln(stderr, "sluice batch: stdout is closed: outputs are dropped; -results keeps them")
+	}
+	show := j.newDisplay(stdout, stderr)
+	log.SetFlags(0)
+	log.SetOutput(&packageLog{print: show.log}) // net/http, for one, writes there, and would write into the bar
+	interrupts := cli.CatchInterrupts(show.log)
+	j.interrupts.Store(interrupts)
+	defer interrupts.Close()
+	stopNews := show.follow(j.hosts.takeNews)
+	stopControl := j.control(show.log)
+	releaseStops := j.stops.catch(show.hold)
+	stopLooking := every(lookEvery, j.stops.look)
+
+	// This is how package batch is used; the rest is what to do with the results.
+	ending := make(chan struct{})
+	ahead := 0
+	if j.o.control+j.o.liveToken != "" && !j.runner.paced() {
+		ahead = 2 * mostJobs // there may be that many
+	}
+	results := batch.Map(interrupts.Calls, j.gate, j.items(ending), j.do, batch.Config[item]{
+		Retry:   j.o.policy(),
+		Ahead:   ahead,
+		Ordered: j.o.ordered,
+		Halt:    j.o.halt,
+		Stop:    interrupts.Stop,
+		Ending:  func(error) { close(ending) },
+		Log:     j.log.Log,
+		Key:     j.key,
+		Tally:   &j.tally,
+		Paced:   j.runner.paced(),
+		Group:   j.runner.group(),
+		Aside:   batch.Aside{After: j.o.aside, Wait: j.o.asideWait, Changed: j.hosts.changed},
+	})
+	var why error
+	for r, err := range results {
+		if err != nil {
+			why = err
+			break
+		}
+		if err := j.print(show, r); err != nil {
+			// The item is not noted in the log, and so will be run again.
+			why = fmt.Errorf("printing an output: %w", err)
+			if r.Err == nil {
+				j.unprinted = 1
+			}
+			break
+		}
+	}
+	if why == nil {
+		why = j.in.err()
+	}
+	stopLooking()
+	releaseStops()
+	stopControl()
+	stopNews()
+	show.stop()
+	status := j.status(why, interrupts.Happened())
+	fmt.Fprint(stderr, j.report(status, why, args))
+	if err := j.writeSummary(status, why, time.Since(start)); err != nil {
+		fmt.Fprintf(stderr, "sluice batch: -summary: %v\n", err)
+		return max(status, exitFailed)
+	}
+	return status
+}
+
+// items numbers the items of the input.
+func (j *job) items(ending <-chan struct{}) iter.Seq[item] {
+	return func(yield func(item) bool) {
+		seq := int64(0)
+		for text := range j.in.items(ending) {
+			seq++
+			if !yield(item{text, seq, new(output)}) {
+				return
+			}
+		}
+	}
+}
+
+// name names an item for people.
+func (j *job) name(it item) string {
+	if j.o.shape.n > 1 {
+		return strings.ReplaceAll(it.text, j.o.shape.end, " ")
+	}
+	return it.text
+}
+
+// key names an item in the log.
+func (j *job) key(it item) string {
+	if j.o.key == "seq" {
+		return fmt.Sprintf("%d %s", it.seq, it.text)
+	}
+	return it.text
+}
+
+// do runs one attempt for an item, or with -url all of them.
+func (j *job) do(ctx context.Context, it item) (output, error) {
+	slot := j.slots.take()
+	defer j.slots.give(slot)
+	it.last.close() // what attempts that are retried print is dropped
+	out, err := j.runner.run(ctx, j.o.shape.subject(it.text, it.seq, slot))
+	*it.last = out
+	return out, err
+}
+
+// print writes what came of an item, in one piece each.
+func (j *job) print(show *display, r batch.Result[item, output]) error {
+	defer r.Out.close()
+	if errors.Is(r.Err, batch.ErrUnfinished) {
+		return nil // the report counts them
+	}
+	if err := j.printOutput(show, r); err != nil {
+		return err
+	}
+	if r.Err != nil {
+		show.log(fmt.Sprintf("%s failed: %s", cli.Plain(cli.Quote(j.name(r.In)), cli.MostOfItem), reason(r.Err)))
+	}
+	return nil
+}
+
+// printOutput writes what an item printed, or puts it into the files of -results.
+func (j *job) printOutput(show *display, r batch.Result[item, output]) error {
+	if j.o.results != "" {
+		return errors.Join(r.Out.stdout.save(j.o.resultFile(r.In.seq, ".out")), r.Out.stderr.save(j.o.resultFile(r.In.seq, ".err")))
+	}
+	for _, to := range []struct {
+		w io.Writer
+		s *spool
+	}{{show.stderr, &r.Out.stderr}, {show.stdout, &r.Out.stdout}} {
+		write := func(b []byte) error { return show.write(to.w, b) }
+		if j.o.tag {
+			if err := to.s.endLine(); err != nil { // or the next tag would not begin a line
+				return err
+			}
+			tagged := tagger{tag: []byte(cli.Plain(j.name(r.In), cli.MostOfItem) + "\t"), write: write, begin: true}
+			write = tagged.add
+		}
+		if err := to.s.each(write); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// status is the exit status of a job that ended for a reason, or with its input.
+func (j *job) status(why error, interrupted bool) int {
+	s := j.tally.Stats()
+	_, failedBefore := j.known()
+	switch {
+	case interrupted:
+		return exitInterrupted
+	case errors.Is(why, syscall.EPIPE):
+		return exitPipe
+	case errors.Is(why, batch.ErrHalted) && j.o.halt.Successes > 0:
+		return 0 // as many as were asked for
+	case why != nil:
+		return exitStopped
+	case s.Failed > 0, j.o.mode == batch.Resume && failedBefore > 0:
+		return exitFailed
+	}
+	return 0
+}
+
+// known is how many items the log had when it was opened.
+func (j *job) known() (ok, failed int) {
+	if j.log.Log == nil {
+		return 0, 0
+	}
+	return j.log.Known()
+}
+
+// report says how it went, and how to go on.
+func (j *job) report(status int, why error, args []string) string {
+	text := "sluice batch: " + j.summary() + "\n"
+	if why != nil && !errors.Is(why, batch.ErrStopped) && !errors.Is(why, context.Canceled) {
+		text += "sluice batch: ended early: " + reason(why) + "\n"
+	}
+	if _, failedBefore := j.known(); j.o.mode == batch.Resume && failedBefore > 0 {
+		text += fmt.Sprintf("sluice batch: %d of those in the log failed before: -resume-failed runs them again\n", failedBefore)
+	}
+	if n := j.tally.Stats().Repeated; n > 0 {
+		text += fmt.Sprintf("sluice batch: %d of those skipped equal an item before them, and the log does not say that they were run; -key seq tells equal items apart, from the first run on\n", n)
+	}
+	for _, line := range j.runner.learned() {
+		text += "sluice batch: " + line + "\n"
+	}
+	if j.in.returns.Load() {
+		text += "sluice batch: items end with a carriage return, as in files of Windows: -crlf removes it\n"
+	}
+	switch {
+	case status == 0 || status == exitFailed:
+	case status == exitPipe && j.log.Log == nil: // as with any program before head(1)
+	case j.log.Log == nil:
+		text += "sluice batch: there is no -log, so it cannot be resumed\n"
+	case j.o.in == "-":
+		text += "sluice batch: resume it, with the same input, by\n\t" + cli.ResumeCommand(args, j.o.mode != batch.Fresh) + "\n"
+	default:
+		text += "sluice batch: resume it by\n\t" + cli.ResumeCommand(args, j.o.mode != batch.Fresh) + "\n"
+	}
+	return text
+}
+
+// stats are the counts at the end.
+func (j *job) stats() batch.Stats {
+	s := j.tally.Stats()
+	s.OK -= j.unprinted
+	s.Unfinished += j.unprinted
+	return s
+}
+
+func (j *job) summary() string {
+	s := j.stats()
+	if s.OK+s.Failed+s.Skipped+s.Unfinished == 0 && j.in.total.Load() == 0 {
+		return "the input has no items"
+	}
+	text := fmt.Sprintf("%d ok, %d failed", s.OK, s.Failed)
+	if left := j.unfinished(s); left > 0 {
+		text += fmt.Sprintf(", %d unfinished", left)
+	}
+	if s.Skipped > 0 {
+		text += fmt.Sprintf(", %d skipped", s.Skipped)
+	}
+	if s.Retries > 0 {
+		text += fmt.Sprintf(", %d retries", s.Retries)
+	}
+	if s.Service.Count() > 0 {
+		text += fmt.Sprintf("; p95: late < %v, attempt < %v",
+			cli.Roughly(s.Queued.Quantile(0.95)), cli.Roughly(s.Service.Quantile(0.95)))
+	}
+	return text
+}
+
+// unfinished is how many items are left, with those that were not read if it is known how
+// many there are.
+func (j *job) unfinished(s batch.Stats) int64 {
+	if total := j.in.total.Load(); total != unknown {
+		return total - s.OK - s.Failed - s.Skipped
+	}
+	return s.Unfinished
+}

@@ -1,0 +1,113 @@
+package batch
+
+import (
+	"errors"
+	"flag"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/batch"
+)
+
+func TestParseOptions(t *testing.T) {
+	o, err := parseOptions(strings.Fields("-rate 300/20s -jobs 4 -retries 2 -log l -resume-failed -halt now,fail=3 -- grep -c {.} x"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, ok := o.task.(command)
+	if o.rate != (sluice.Rate{Count: 300, Per: 20 * time.Second}) || o.jobs != 4 || o.policy().Attempts != 3 || o.mode != batch.ResumeFailed ||
+		o.halt != (batch.Halt{Now: true, Fails: 3}) || o.in != "-" || !ok || strings.Join(c.args, " ") != "grep -c {.} x" {
+		t.Errorf("%+v", o)
+	}
+	if o, err = parseOptions([]string{"echo", "hello"}); err != nil || strings.Join(o.task.(command).args, " ") != "echo hello {}" {
+		t.Errorf("%+v, %v", o, err)
+	}
+	if o, err = parseOptions(strings.Fields("-rate auto echo")); err != nil || o.rate != (sluice.Rate{}) {
+		t.Errorf("%+v, %v", o.rate, err)
+	}
+	if _, err := parseOptions([]string{"-h"}); !errors.Is(err, flag.ErrHelp) {
+		t.Error(err)
+	}
+}
+
+// Behind -- a command may have the items of GNU parallel.
+func TestParseOptions_Parallel(t *testing.T) {
+	if o, err := parseOptions(strings.Fields("-- parallel echo ::: a {}")); err != nil || len(o.task.(command).args) != 5 {
+		t.Errorf("%+v, %v", o.task, err)
+	}
+}
+
+func TestSize(t *testing.T) {
+	for text, want := range map[string]struct {
+		bytes int64
+		shown string
+	}{
+		"0": {0, "0"}, "500": {500, "500"}, "1024": {1024, "1K"}, "10M": {10 << 20, "10M"}, "64MiB": {64 << 20, "64M"}, "3gb": {3 << 30, "3G"}, "1T": {1 << 40, "1T"}, "1025k": {1025 << 10, "1025K"},
+	} {
+		var s size
+		if err := s.Set(text); err != nil || int64(s) != want.bytes || s.String() != want.shown {
+			t.Errorf("%q is %d, %v, %v", text, int64(s), s, err)
+		}
+	}
+	for _, text := range []string{"", "M", "-1", "1MM", "1.5G", "9999999T", "x", "IB"} {
+		if err := new(size).Set(text); err == nil {
+			t.Errorf("%q is a size", text)
+		}
+	}
+}
+
+func TestParseOptionsRefuses(t *testing.T) {
+	for args, want := range map[string]string{
+		"": "give a command or a -url", "-jobs 0 -- x": "-jobs 0", "-jobs 100001 -- x": "-jobs 100001", "-rate fast -- x": "-rate",
+		"-burst 0 -- x": "-burst 0", "-retries -1 -- x": "-retries -1", "-backoff 0s -- x": "-backoff 0s", "-backoff 1m -- x": "-backoff 1m",
+		"-timeout -1s -- x": "-timeout -1s", "-max-wait 0s -url http://h/{}": "-max-wait 0s", "-halt sometime -- x": "-halt",
+		"-resume -- x": "give a -log", "-log l -resume -retry-failed -- x": "only one", "-url http://h/{} -- x": "only one",
+		"-url http://h/": "no {}", "-url ftp://h/{}": "want http", "-url {}/x -method G?T": "-url", "-url host/{}": "want http",
+		"-method PUT -- x": "-method without -url", "-header A:b -- x": "-header without -url", "-url http://h/{} -header x": "Name: value",
+		"-bogus": "bogus", "-rate 5 -- x": "did you mean 5/s?", "-rate 0.5/s -- x": "did you mean 1/2s?", "-timeout 5 -- x": "did you mean 5s?",
+		"echo {} ::: a b": "did you mean\n\tprintf '%s\\n' a b | sluice batch -- echo '{}'", "echo ::: 1 2 3 4": "1 2 3 … |", "echo :::: f g": "cat f g | sluice batch -- echo",
+		"-max-time -1s -url http://h/{}": "-max-time -1s", "-max-time 1s -- x": "without -url", "-max-body 1M -- x": "without -url", "-max-body much -url http://h/{}": "want bytes",
+		"-key x -- x": "item or seq", "-aside -1 -url http://h/{}": "-aside -1",
+	} {
+		_, err := parseOptions(strings.Fields(args))
+		if !errors.Is(err, errUsage) || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want it to say %q", args, err, want)
+		}
+	}
+}
+
+// A host that accepts a connection and is silent must not hold jobs for good.
+func TestParseOptions_Timeout(t *testing.T) {
+	for args, want := range map[string]time.Duration{"-url {}": time.Minute, "-timeout 0s -url {}": 0, "-- x": 0, "-timeout 3s -- x": 3 * time.Second} {
+		if o, err := parseOptions(strings.Fields(args)); err != nil || o.timeout != want {
+			t.Errorf("%s: %v, %v", args, o.timeout, err)
+		}
+	}
+}
+
+// What a log may be resumed with: the same task, at whatever rate.
+func TestFingerprint(t *testing.T) {
+	config := func(args string) string {
+		o, err := parseOptions(strings.Fields(args))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return o.task.config()
+	}
+	same := []string{"-rate 1/s -- echo {} x", "-rate 9/s -jobs 2 -ordered -- echo {} x"}
+	if config(same[0]) != config(same[1]) {
+		t.Error("the rate counts")
+	}
+	all := []string{
+		same[0], "echo x {}", "echo {}", "echo", "-url http://h/{}", "-url http://h/{} -method POST", "-url http://h/{} -body b", "-url http://h/{} -header A:b",
+	}
+	seen := make(map[string]string)
+	for _, args := range all {
+		if other, ok := seen[config(args)]; ok && args != "echo" {
+			t.Errorf("%q is %q", args, other)
+		}
+		seen[config(args)] = args
+	}
+}
