@@ -1,12 +1,13 @@
-// Sluice runs batch jobs and crawls web sites, at the rate that the services which it calls
-// allow.
+// Sluice runs batch jobs and crawls web sites, as fast as the services that it calls allow.
 //
 //	go run ./cmd/sluice batch -in ids.txt -url 'https://api.example.com/{}'
 //	go run ./cmd/sluice crawl -pages 50 https://example.com/
+//	go run ./cmd/sluice help
+//
+// Each command is a package of its own, below cmd/internal; what they share is in cmd/internal/cli.
 package main
 
 import (
-	"fmt"
 	"os"
 
 	"github.com/sluice-go/sluice/cmd/internal/batch"
@@ -14,25 +15,19 @@ import (
 	"github.com/sluice-go/sluice/cmd/internal/crawl"
 )
 
-// commands have the program's arguments and its files, and return the exit status.
-var commands = map[string]func(args []string, stdin, stdout, stderr *os.File) int{
-	"batch": batch.Run,
-	"crawl": crawl.Run,
-	"version": func(_ []string, _, stdout, _ *os.File) int {
-		fmt.Fprintln(stdout, "sluice", cli.Version())
-		return 0
-	},
-}
+func main() { os.Exit(app().Main(os.Args, os.Stdin, os.Stdout, os.Stderr)) }
 
-func main() {
-	var name string
-	if len(os.Args) > 1 {
-		name = os.Args[1]
+// app is the program: to add a command, add it here.
+func app() *cli.App {
+	a := &cli.App{
+		Short:    "runs jobs that call rate-limited services, as fast as those allow and no faster",
+		Commands: []*cli.Command{batch.Command, crawl.Command},
+		Others: map[string]string{
+			"batchjob": "batch", "parallel": "batch", "xargs": "batch", "curl": "batch", "map": "batch", "run": "batch",
+			"crawler": "crawl", "spider": "crawl", "wget": "crawl", "get": "crawl",
+			"completions": "completion", "manual": "man",
+		},
 	}
-	run, ok := commands[name]
-	if !ok {
-		fmt.Fprintln(os.Stderr, "sluice: want a command: batch, crawl or version; each has -h")
-		os.Exit(2)
-	}
-	os.Exit(run(os.Args, os.Stdin, os.Stdout, os.Stderr))
+	a.AddCommon()
+	return a
 }

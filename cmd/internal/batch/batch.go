@@ -11,8 +11,6 @@
 package batch
 
 import (
-	"errors"
-	"flag"
 	"fmt"
 	"io"
 	"os"
@@ -22,50 +20,20 @@ import (
 	"github.com/sluice-go/sluice/cmd/internal/cli"
 )
 
-// The exit status, apart from 0: all items are ok, or as many as -halt asks for.
-const (
-	exitFailed      = 1   // some items failed
-	exitUsage       = 2   // it could not begin: flags, input, log
-	exitStopped     = 3   // stopped before the end; it can be resumed
-	exitInterrupted = 130 // 128 + SIGINT, as shells have it
-	exitPipe        = 141 // 128 + SIGPIPE: its output is no longer read
-)
-
-// Run is the command; it returns the exit status. args are those of the program: its name, that
-// of the command, and flags.
-func Run(args []string, stdin, stdout, stderr *os.File) int {
+// run prepares everything that can fail and then runs the job. An error is why it could not
+// begin.
+func run(args []string, stdin, stdout, stderr *os.File) (status int, err error) {
 	o, err := parseOptions(args[2:])
-	if errors.Is(err, flag.ErrHelp) {
-		usage(stdout)
-		return 0
+	if err != nil {
+		return 0, err
 	}
-	if err == nil && o.version {
-		fmt.Fprintln(stdout, "sluice batch", cli.Version())
-		return 0
-	}
-	if err == nil {
-		var status int
-		if status, err = program(o, args, stdin, stdout, stderr); err == nil {
-			return status
-		}
-	}
-	fmt.Fprintf(stderr, "sluice batch: %v\n", err)
-	if errors.Is(err, errUsage) {
-		fmt.Fprintln(stderr, "Run with -h for the flags.")
-	}
-	return exitUsage
-}
-
-// program prepares everything that can fail and then runs the job. An error is
-// why it could not begin.
-func program(o options, args []string, stdin, stdout, stderr *os.File) (status int, err error) {
 	in, err := openInput(o, stdin)
 	if err != nil {
 		return 0, err
 	}
 	defer in.close()
-	if isTerminal(in.file) && !o.quiet {
-		fmt.Fprintln(stderr, "sluice batch: type the items, one per line; Ctrl-D ends them")
+	if cli.IsTerminal(in.file) && !o.quiet {
+		fmt.Fprintln(stderr, name+": type the items, one per line; Ctrl-D ends them")
 	}
 	if o.dryRun {
 		return 0, dryRun(o, in, stdout)

@@ -106,18 +106,18 @@ func newJob(o options, in *input) (*job, error) {
 func (j *job) run(args []string, stdout, stderr *os.File) int {
 	start := time.Now()
 	if j.o.results == "" && leadsNowhere(stdout) {
-		fmt.Fprintln(stderr, "sluice batch: stdout is closed: outputs are dropped; -results keeps them")
+		fmt.Fprintln(stderr, name+": stdout is closed: outputs are dropped; -results keeps them")
 	}
-	show := j.newDisplay(stdout, stderr)
+	show := cli.NewDisplay(name, stdout, stderr, j.o.quiet, j.progress())
 	log.SetFlags(0)
-	log.SetOutput(&packageLog{print: show.log}) // net/http, for one, writes there, and would write into the bar
-	interrupts := cli.CatchInterrupts(show.log)
+	log.SetOutput(show.PackageLog())
+	interrupts := cli.CatchInterrupts(show.Log)
 	j.interrupts.Store(interrupts)
 	defer interrupts.Close()
-	stopNews := show.follow(j.hosts.takeNews)
-	stopControl := j.control(show.log)
-	releaseStops := j.stops.catch(show.hold)
-	stopLooking := every(lookEvery, j.stops.look)
+	stopNews := show.Follow(j.hosts.takeNews)
+	stopControl := j.control(show.Log)
+	releaseStops := cli.CatchStops(show, j.stops.begin, j.stops.end)
+	stopLooking := cli.Every(lookEvery, j.stops.look)
 
 	// This is how package batch is used; the rest is what to do with the results.
 	ending := make(chan struct{})
@@ -161,12 +161,12 @@ func (j *job) run(args []string, stdout, stderr *os.File) int {
 	releaseStops()
 	stopControl()
 	stopNews()
-	show.stop()
+	show.Stop()
 	status := j.status(why, interrupts.Happened())
 	fmt.Fprint(stderr, j.report(status, why, args))
 	if err := j.writeSummary(status, why, time.Since(start)); err != nil {
-		fmt.Fprintf(stderr, "sluice batch: -summary: %v\n", err)
-		return max(status, exitFailed)
+		fmt.Fprintf(stderr, "%s: -summary: %v\n", name, err)
+		return max(status, cli.ExitFailed)
 	}
 	return status
 }
@@ -211,7 +211,7 @@ func (j *job) do(ctx context.Context, it item) (output, error) {
 }
 
 // print writes what came of an item, in one piece each.
-func (j *job) print(show *display, r batch.Result[item, output]) error {
+func (j *job) print(show *cli.Display, r batch.Result[item, output]) error {
 	defer r.Out.close()
 	if errors.Is(r.Err, batch.ErrUnfinished) {
 		return nil // the report counts them
@@ -220,21 +220,21 @@ func (j *job) print(show *display, r batch.Result[item, output]) error {
 		return err
 	}
 	if r.Err != nil {
-		show.log(fmt.Sprintf("%s failed: %s", cli.Plain(cli.Quote(j.name(r.In)), cli.MostOfItem), reason(r.Err)))
+		show.Log(fmt.Sprintf("%s failed: %s", cli.Plain(cli.Quote(j.name(r.In)), cli.MostOfItem), reason(r.Err)))
 	}
 	return nil
 }
 
 // printOutput writes what an item printed, or puts it into the files of -results.
-func (j *job) printOutput(show *display, r batch.Result[item, output]) error {
+func (j *job) printOutput(show *cli.Display, r batch.Result[item, output]) error {
 	if j.o.results != "" {
 		return errors.Join(r.Out.stdout.save(j.o.resultFile(r.In.seq, ".out")), r.Out.stderr.save(j.o.resultFile(r.In.seq, ".err")))
 	}
 	for _, to := range []struct {
 		w io.Writer
 		s *spool
-	}{{show.stderr, &r.Out.stderr}, {show.stdout, &r.Out.stdout}} {
-		write := func(b []byte) error { return show.write(to.w, b) }
+	}{{show.Stderr, &r.Out.stderr}, {show.Stdout, &r.Out.stdout}} {
+		write := func(b []byte) error { return show.Print(to.w, b) }
 		if j.o.tag {
 			if err := to.s.endLine(); err != nil { // or the next tag would not begin a line
 				return err
@@ -255,15 +255,15 @@ func (j *job) status(why error, interrupted bool) int {
 	_, failedBefore := j.known()
 	switch {
 	case interrupted:
-		return exitInterrupted
+		return cli.ExitInterrupted
 	case errors.Is(why, syscall.EPIPE):
-		return exitPipe
+		return cli.ExitPipe
 	case errors.Is(why, batch.ErrHalted) && j.o.halt.Successes > 0:
 		return 0 // as many as were asked for
 	case why != nil:
-		return exitStopped
+		return cli.ExitStopped
 	case s.Failed > 0, j.o.mode == batch.Resume && failedBefore > 0:
-		return exitFailed
+		return cli.ExitFailed
 	}
 	return 0
 }
@@ -278,31 +278,31 @@ func (j *job) known() (ok, failed int) {
 
 // report says how it went, and how to go on.
 func (j *job) report(status int, why error, args []string) string {
-	text := "sluice batch: " + j.summary() + "\n"
+	text := name + ": " + j.summary() + "\n"
 	if why != nil && !errors.Is(why, batch.ErrStopped) && !errors.Is(why, context.Canceled) {
-		text += "sluice batch: ended early: " + reason(why) + "\n"
+		text += name + ": ended early: " + reason(why) + "\n"
 	}
 	if _, failedBefore := j.known(); j.o.mode == batch.Resume && failedBefore > 0 {
-		text += fmt.Sprintf("sluice batch: %d of those in the log failed before: -resume-failed runs them again\n", failedBefore)
+		text += name + fmt.Sprintf(": %d of those in the log failed before: -resume-failed runs them again\n", failedBefore)
 	}
 	if n := j.tally.Stats().Repeated; n > 0 {
-		text += fmt.Sprintf("sluice batch: %d of those skipped equal an item before them, and the log does not say that they were run; -key seq tells equal items apart, from the first run on\n", n)
+		text += name + fmt.Sprintf(": %d of those skipped equal an item before them, and the log does not say that they were run; -key seq tells equal items apart, from the first run on\n", n)
 	}
 	for _, line := range j.runner.learned() {
-		text += "sluice batch: " + line + "\n"
+		text += name + ": " + line + "\n"
 	}
 	if j.in.returns.Load() {
-		text += "sluice batch: items end with a carriage return, as in files of Windows: -crlf removes it\n"
+		text += name + ": items end with a carriage return, as in files of Windows: -crlf removes it\n"
 	}
 	switch {
-	case status == 0 || status == exitFailed:
-	case status == exitPipe && j.log.Log == nil: // as with any program before head(1)
+	case status == 0 || status == cli.ExitFailed:
+	case status == cli.ExitPipe && j.log.Log == nil: // as with any program before head(1)
 	case j.log.Log == nil:
-		text += "sluice batch: there is no -log, so it cannot be resumed\n"
+		text += name + ": there is no -log, so it cannot be resumed\n"
 	case j.o.in == "-":
-		text += "sluice batch: resume it, with the same input, by\n\t" + cli.ResumeCommand(args, j.o.mode != batch.Fresh) + "\n"
+		text += name + ": resume it, with the same input, by\n\t" + cli.ResumeCommand(args, j.o.mode != batch.Fresh) + "\n"
 	default:
-		text += "sluice batch: resume it by\n\t" + cli.ResumeCommand(args, j.o.mode != batch.Fresh) + "\n"
+		text += name + ": resume it by\n\t" + cli.ResumeCommand(args, j.o.mode != batch.Fresh) + "\n"
 	}
 	return text
 }

@@ -17,7 +17,7 @@ func (j *job) serveLive(stderr io.Writer) (stop func(), err error) {
 	if c, ok := j.runner.(*caller); ok {
 		gates = append(gates, live.Transport(c.transport))
 	}
-	return cli.ServeLive("sluice batch", j.o.live, j.o.liveToken, stderr, gates...)
+	return cli.ServeLive(name, j.o.live, j.o.liveToken, stderr, gates...)
 }
 
 // wholeJob is the gate that all attempts pass.

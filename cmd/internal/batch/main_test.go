@@ -21,7 +21,7 @@ func TestMain(m *testing.M) {
 		if len(args) < 2 || args[1] != "batch" {
 			args = slices.Insert(args, 1, "batch")
 		}
-		os.Exit(Run(args, os.Stdin, os.Stdout, os.Stderr))
+		os.Exit(Command.Execute(args, os.Stdin, os.Stdout, os.Stderr))
 	}
 	var err error
 	if binary, err = os.Executable(); err != nil {

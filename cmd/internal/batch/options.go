@@ -2,9 +2,7 @@ package batch
 
 import (
 	"errors"
-	"flag"
 	"fmt"
-	"io"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -14,7 +12,6 @@ import (
 	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/batch"
 	"github.com/sluice-go/sluice/cmd/internal/cli"
-	"github.com/sluice-go/sluice/cmd/internal/suggest"
 )
 
 // options is the command line, checked.
@@ -36,7 +33,6 @@ type options struct {
 	crlf      bool
 	shape     shape
 	results   string
-	version   bool
 	tag       bool
 	summary   string
 	control   string
@@ -65,62 +61,68 @@ type task interface {
 	start(j *job) (runner, error)
 }
 
-var errUsage = errors.New("invalid flags")
-
 // flags are the values as given, before they are checked.
 type flags struct {
-	set *flag.FlagSet
+	set *cli.Flags
 	options
 	web                               web
 	resume, resumeFailed, retryFailed bool
 }
 
 func newFlags() *flags {
-	f := &flags{set: flag.NewFlagSet("batch", flag.ContinueOnError)}
-	f.set.SetOutput(io.Discard) // run prints what went wrong, once
-	f.set.Usage = func() {}
-	f.set.Var(cli.Rate(&f.rate), "rate", "how often attempts may start, evenly spaced: a `rate` such as 5/s, 300/20s or 5000/h; or auto, the default: with -url as often as each server allows, which is found from its answers")
-	f.set.Int64Var(&f.burst, "burst", 1, "how many `attempts` may start together after an idle time, the first one included")
-	f.set.IntVar(&f.jobs, "jobs", 8, "how many `attempts` may run at once")
-	f.set.IntVar(&f.retries, "retries", 3, "how many `times` a failed item is retried")
-	f.backoff, f.maxWait = 500*time.Millisecond, 5*time.Minute
-	f.set.Var(cli.Duration(&f.backoff), "backoff", "the longest `wait` before the first retry; it doubles with each, up to 30s, and is random below that")
-	f.set.Var(cli.Duration(&f.timeout), "timeout", "the longest `time` that a command may take, and with -url the longest silence, before the header of the response and in its body; 0 for no limit, which is the default of commands; 1m for -url")
-	f.set.Var(cli.Duration(&f.maxTime), "max-time", "with -url: the longest `time` that a request may take, to the end of the body; 0 for no limit")
-	f.maxBody = 64 << 20
-	f.set.Var((*size)(&f.maxBody), "max-body", "with -url: the most `bytes` of a body, such as 10M or 2G; what is longer fails; 0 for no limit. With -results a long body goes to its file while it comes")
-	f.set.Var(cli.Duration(&f.maxWait), "max-wait", "with -url: the longest `wait` that a server may ask for; if it asks for more, the job stops and prints when to come back")
-	f.set.Func("halt", "when to stop early: soon or now (which cancels running items), with fail=3, fail=10% or success=100, such as `soon,fail=10%`", func(s string) (err error) {
+	f := &flags{set: cli.NewFlags()}
+	f.backoff, f.maxWait, f.maxBody, f.key = 500*time.Millisecond, 5*time.Minute, 64<<20, "item"
+	set := f.set
+	set.Group("Items")
+	set.String(&f.in, "in", "-", "the `file` with the items, one per line; - is stdin\nEmpty lines are skipped.")
+	set.Bool(&f.null, "null", false, "items end with a NUL instead of a newline")
+	set.Bool(&f.crlf, "crlf", false, "lines end with a carriage return and a newline")
+	set.Int(&f.shape.n, "n", 1, "how many `lines` of the input are one item\n{} stands for all of them, {1} for the first.")
+	set.String(&f.shape.colsep, "colsep", "", "the `text` between the columns of an item\nThen {1}, {2} and so on are its columns. \\t is a tab.")
+
+	set.Group("Speed")
+	set.Var(cli.Rate(&f.rate), "rate", "how often attempts may start, evenly spaced: a `rate` such as 5/s, 300/20s or 5000/h\nThe default is auto: with -url as often as each server allows, which is found from its answers.")
+	set.Int64(&f.burst, "burst", 1, "how many `attempts` may start together after an idle time\nThe first one is included.")
+	set.Int(&f.jobs, "jobs", 8, "how many `attempts` may run at once")
+	set.String(&f.control, "control", "", "a `file` that may change the rate and the jobs while the job runs\nIt is read every second and has lines such as 'rate 5/s' and 'jobs 8'.")
+
+	set.Group("Failures")
+	set.Int(&f.retries, "retries", 3, "how many `times` a failed item is retried")
+	set.Var(cli.Duration(&f.backoff), "backoff", "the longest `wait` before the first retry\nIt doubles with each, up to 30s, and is random below that.")
+	set.Var(cli.Duration(&f.timeout), "timeout", "the longest `time` that a command may take, or that a server may be silent\nWith -url it bounds the silence before the header of the response and in its body. 0 is no limit, which is the default of commands; that of -url is 1m.")
+	set.Func("halt", "when to stop early, such as `soon,fail=10%`\nSoon begins nothing more, now also cancels running items; with fail=3, fail=10% or success=100.", func(s string) (err error) {
 		f.halt, err = batch.ParseHalt(s)
 		return err
 	})
-	f.set.IntVar(&f.aside, "aside", 12, "set a host aside after so many failed `attempts` in a row; 0 for never, which is the default of commands")
-	f.set.BoolVar(&f.asideWait, "aside-wait", false, "the items of a host that is set aside wait until it is back, however long that takes")
-	f.set.StringVar(&f.in, "in", "-", "the `file` with the items, one per line; empty lines are skipped; - is stdin")
-	f.set.BoolVar(&f.null, "null", false, "items end with a NUL instead of a newline")
-	f.set.BoolVar(&f.crlf, "crlf", false, "lines end with a carriage return and a newline")
-	f.set.IntVar(&f.shape.n, "n", 1, "how many `lines` of the input are one item: {} stands for all of them, {1} for the first")
-	f.set.StringVar(&f.shape.colsep, "colsep", "", "the `text` between the columns of an item, for {1}, {2} and so on; \\t is a tab")
-	f.set.BoolVar(&f.version, "version", false, "print the version and exit")
-	f.set.BoolVar(&f.tag, "tag", false, "begin each line of an output with the item and a tab")
-	f.set.StringVar(&f.results, "results", "", "write outputs to files in this `folder`, 1.out and 1.err for the first item, instead of printing them")
-	f.set.StringVar(&f.summary, "summary", "", "write the counts and times to a `file` at the end, as JSON")
-	f.set.StringVar(&f.control, "control", "", "a `file` with lines such as 'rate 5/s' and 'jobs 8', which is read every second and may change them while the job runs")
-	f.set.StringVar(&f.live, "live", "", "serve a web page that shows the job and its hosts while it runs, at this `address`, such as localhost:8080, or :0 for any free port of localhost")
-	f.set.StringVar(&f.liveToken, "live-token", "", "a `file` with a token of at least 16 bytes: whoever enters it on the page of -live can pause the job and change its rate and jobs")
-	f.set.BoolVar(&f.ordered, "ordered", false, "print outputs in the order of the input")
-	f.set.BoolVar(&f.quiet, "quiet", false, "no progress")
-	f.set.BoolVar(&f.dryRun, "dry-run", false, "print what would be run, whatever is in the log, and run nothing")
-	f.set.StringVar(&f.log, "log", "", "a `file` that records the outcome of each item, so that the job can be resumed")
-	f.set.StringVar(&f.key, "key", "item", "`what` names an item in the log: item, so that equal items are the same, and all are done when one of them is; or seq, its number and text, so that the input must stay in order")
-	f.set.BoolVar(&f.resume, "resume", false, "skip the items that are in the log, if there is one")
-	f.set.BoolVar(&f.resumeFailed, "resume-failed", false, "skip the items that are ok in the log")
-	f.set.BoolVar(&f.retryFailed, "retry-failed", false, "skip all items but those that failed in the log")
-	f.set.BoolVar(&f.anyConfig, "any-config", false, "resume a log of another command or request")
-	f.set.StringVar(&f.web.url, "url", "", "call this `address` instead of running a command; the body of the response is the output")
-	f.set.StringVar(&f.web.method, "method", "", "with -url: the `method`; GET by default, or POST if there is a -body")
-	f.set.StringVar(&f.web.body, "body", "", "with -url: the `body` of the request; if it is JSON, items are escaped for its strings")
-	f.set.Func("header", "with -url: a `header` field such as 'Accept: text/csv'; may be repeated", f.web.addHeader)
+	set.Int(&f.aside, "aside", 12, "set a host aside after so many failed `attempts` in a row\n0 is never, which is the default of commands.")
+	set.Bool(&f.asideWait, "aside-wait", false, "items of a host that is set aside wait until it is back\nThat may take any time. Otherwise they fail.")
+
+	set.Group("HTTP calls")
+	set.String(&f.web.url, "url", "", "call this `address` instead of running a command\nThe body of the response is the output.")
+	set.String(&f.web.method, "method", "", "the `method` of the request\nGET by default, or POST if there is a -body.")
+	set.String(&f.web.body, "body", "", "the `body` of the request\nIf it is JSON, items are escaped for its strings.")
+	set.Func("header", "a `header` field such as 'Accept: text/csv'; may be repeated", f.web.addHeader)
+	set.Var(cli.Duration(&f.maxTime), "max-time", "the longest `time` that a request may take, to the end of the body\n0, the default, is no limit.")
+	set.Var((*cli.Bytes)(&f.maxBody), "max-body", "the most `bytes` of a body, such as 10M or 2G; 0 for no limit\nWhat is longer fails. With -results a long body goes to its file while it comes.")
+	set.Var(cli.Duration(&f.maxWait), "max-wait", "the longest `wait` that a server may ask for\nIf it asks for more, the job stops and prints when to come back.")
+
+	set.Group("Output")
+	set.Bool(&f.ordered, "ordered", false, "print outputs in the order of the input")
+	set.Bool(&f.tag, "tag", false, "begin each line of an output with the item and a tab")
+	set.String(&f.results, "results", "", "write outputs to files in this `folder` instead of printing them\nThey are 1.out and 1.err for the first item.")
+	set.String(&f.summary, "summary", "", "write the counts and times to a `file` at the end, as JSON")
+	set.Bool(&f.quiet, "quiet", false, "show no progress")
+	set.Bool(&f.dryRun, "dry-run", false, "print what would be run, and run nothing\nWhatever is in the log.")
+
+	set.Group("Again")
+	set.String(&f.log, "log", "", "a `file` that records the outcome of each item, so that the job can be resumed")
+	set.Bool(&f.resume, "resume", false, "skip the items that are in the log, if there is one")
+	set.Bool(&f.resumeFailed, "resume-failed", false, "skip the items that are ok in the log")
+	set.Bool(&f.retryFailed, "retry-failed", false, "skip all items but those that failed in the log")
+	set.Var(cli.Choice(&f.key, "item", "seq"), "key", "`what` names an item in the log\nWith item, equal items are the same, and all are done when one of them is. With seq, it is the number and the text, so that the input must stay in order.")
+	set.Bool(&f.anyConfig, "any-config", false, "resume a log of another command or request")
+
+	cli.LiveFlags(set, &f.live, &f.liveToken, "the job and its hosts while it runs", "pause the job and change its rate and jobs")
 	return f
 }
 
@@ -128,30 +130,26 @@ func newFlags() *flags {
 var others = map[string]string{
 	"j": "jobs", "P": "jobs", "max-procs": "jobs", "a": "in", "arg-file": "in", "0": "null", "C": "colsep",
 	"k": "ordered", "keep-order": "ordered", "joblog": "log", "delay": "rate", "N": "n", "max-args": "n", "max-replace-args": "n",
-	"retry": "retries", "V": "version",
+	"retry": "retries",
 }
 
 // parseOptions returns flag.ErrHelp for -h and -help, and otherwise errors that
-// match errUsage.
+// match cli.ErrUsage.
 func parseOptions(args []string) (options, error) {
 	f := newFlags()
-	if err := suggest.Parse(f.set, args, others); err != nil {
-		if errors.Is(err, flag.ErrHelp) {
-			return options{}, err
-		}
-		return options{}, fmt.Errorf("%w: %w", errUsage, err)
+	if err := f.set.Parse(args, others); err != nil {
+		return options{}, err
 	}
 	o, err := f.check(args)
 	if err != nil {
-		return options{}, fmt.Errorf("%w: %w", errUsage, err)
+		return options{}, fmt.Errorf("%w: %w", cli.ErrUsage, err)
 	}
 	return o, nil
 }
 
 func (f *flags) check(args []string) (options, error) {
 	o := f.options
-	given := make(map[string]bool)
-	f.set.Visit(func(fl *flag.Flag) { given[fl.Name] = true })
+	given := f.set.Given()
 	switch {
 	case o.burst < 1:
 		return o, fmt.Errorf("-burst %d: must be above 0", o.burst)
@@ -169,8 +167,6 @@ func (f *flags) check(args []string) (options, error) {
 		return o, fmt.Errorf("-n %d: must be above 0", o.shape.n)
 	case o.shape.n > 1 && o.shape.colsep != "":
 		return o, errors.New("-n and -colsep: give only one of them")
-	case o.key != "item" && o.key != "seq":
-		return o, fmt.Errorf("-key %s: must be item or seq", o.key)
 	case o.aside < 0:
 		return o, fmt.Errorf("-aside %d: must not be negative", o.aside)
 	case o.maxWait <= 0:
@@ -181,9 +177,6 @@ func (f *flags) check(args []string) (options, error) {
 	var err error
 	if o.mode, err = f.mode(); err != nil {
 		return o, err
-	}
-	if o.version {
-		return o, nil
 	}
 	if given["url"] && !given["timeout"] {
 		o.timeout = time.Minute // a host that accepts and is silent would hold jobs for good
@@ -197,8 +190,8 @@ func (f *flags) check(args []string) (options, error) {
 	}
 	o.shape.joint = " "
 	if given["url"] {
-		if f.set.NArg() > 0 {
-			return o, fmt.Errorf("-url and a command, %q: give only one of them", f.set.Arg(0))
+		if command := f.set.Args(); len(command) > 0 {
+			return o, fmt.Errorf("-url and a command, %q: give only one of them", command[0])
 		}
 		o.shape.joint = ","
 		f.web.shape = o.shape
@@ -284,60 +277,4 @@ func (o options) resultFile(seq int64, ext string) string {
 		return ""
 	}
 	return filepath.Join(o.results, strconv.FormatInt(seq, 10)+ext)
-}
-
-// usage writes the help.
-func usage(w io.Writer) {
-	fmt.Fprint(w, `sluice batch runs a command, or makes an HTTP call, for each item, at a steady rate.
-
-	sluice batch [flags] -- command {} …
-	sluice batch [flags] -url https://host/{}
-
-These placeholders stand for the item in the command, address, body and header, as
-in GNU parallel:
-
-	{}    the item                {/}   its base name      {//}  its folder
-	{.}   without its extension   {/.}  both               {#}   its number, from 1
-	{%}   the number of the job, from 1 to -jobs; with -url it can be larger
-	{1}   with -colsep, the first column of the item; {2} the second, and so on;
-	      with -n, its first line; {2} the second, and so on
-
-A command without placeholders gets the item as its last argument. Commands run
-without a shell, so an item is always one argument. With a shell, pass the item as an
-argument of its own: sh -c 'echo "$1"' sh {}
-
-In an address the item is escaped, unless the address, or its host, begins with it.
-
-The output of an item is printed in one piece when the item is done. The output of
-attempts that are retried is dropped. A command fails if its exit status is not 0, a
-call if its status is 400 or more. Calls obey Retry-After and rate limits. While most
-calls to a host fail, there are fewer retries than -retries allows. A redirect that is
-followed is no retry; it takes a turn of -rate, because the server counts it. A body that
-stalls or is cut is asked for again, unless the method is POST or PATCH.
-
-No host holds up the others: at most half of the -jobs are calls to one host, as long as
-others have items, and a host that fails -aside times in a row is set aside. It is tried
-again after 2s, 4s and so on. When that fails, three times if the host worked before, its
-items fail at once; but if no other host works, the job stops.
-
-Exit status: 0 if all items are ok, or as many as -halt success requires; 1 if some
-failed; 2 if the job could not begin; 3 if it stopped before the end and can be
-resumed; 130 if it was interrupted; 141 if its output was no longer read, as by head.
-(go run returns 1 for all but 0.) The first Ctrl-C lets running items finish, the second
-cancels them, the third ends the program. SIGTERM, SIGHUP and SIGQUIT do as Ctrl-C
-does. Ctrl-Z stops running commands, too; limits of time do not include the stop.
-
-Commands get no input: stdin is empty, and one that asks on the terminal, such as for a
-password, is ended (on Linux; elsewhere it waits until -timeout). If the system has too
-few file handles or processes for -jobs, fewer run at once. If sluice itself is killed
-by SIGKILL, its commands get a SIGTERM, but not their children (on Linux; elsewhere they
-run on): let them end before you resume.
-
-At the end, p95 says how late 95 of 100 items left, compared with the rate and -jobs, and
-how long an attempt took.
-
-`)
-	f := newFlags()
-	f.set.SetOutput(w)
-	f.set.PrintDefaults()
 }

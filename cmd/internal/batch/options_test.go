@@ -9,6 +9,7 @@ import (
 
 	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/batch"
+	"github.com/sluice-go/sluice/cmd/internal/cli"
 )
 
 func TestParseOptions(t *testing.T) {
@@ -39,25 +40,6 @@ func TestParseOptions_Parallel(t *testing.T) {
 	}
 }
 
-func TestSize(t *testing.T) {
-	for text, want := range map[string]struct {
-		bytes int64
-		shown string
-	}{
-		"0": {0, "0"}, "500": {500, "500"}, "1024": {1024, "1K"}, "10M": {10 << 20, "10M"}, "64MiB": {64 << 20, "64M"}, "3gb": {3 << 30, "3G"}, "1T": {1 << 40, "1T"}, "1025k": {1025 << 10, "1025K"},
-	} {
-		var s size
-		if err := s.Set(text); err != nil || int64(s) != want.bytes || s.String() != want.shown {
-			t.Errorf("%q is %d, %v, %v", text, int64(s), s, err)
-		}
-	}
-	for _, text := range []string{"", "M", "-1", "1MM", "1.5G", "9999999T", "x", "IB"} {
-		if err := new(size).Set(text); err == nil {
-			t.Errorf("%q is a size", text)
-		}
-	}
-}
-
 func TestParseOptionsRefuses(t *testing.T) {
 	for args, want := range map[string]string{
 		"": "give a command or a -url", "-jobs 0 -- x": "-jobs 0", "-jobs 100001 -- x": "-jobs 100001", "-rate fast -- x": "-rate",
@@ -72,7 +54,7 @@ func TestParseOptionsRefuses(t *testing.T) {
 		"-key x -- x": "item or seq", "-aside -1 -url http://h/{}": "-aside -1",
 	} {
 		_, err := parseOptions(strings.Fields(args))
-		if !errors.Is(err, errUsage) || !strings.Contains(err.Error(), want) {
+		if !errors.Is(err, cli.ErrUsage) || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want it to say %q", args, err, want)
 		}
 	}

@@ -108,6 +108,29 @@ func (m moment) eta(then moment) (time.Duration, bool) {
 	return eta, true
 }
 
+// progressEvery is how often a terminal is drawn.
+const progressEvery = 200 * time.Millisecond
+
+// progress shows how the job is going: a bar, the numbers below it, and a line for each pause.
+func (j *job) progress() cli.Progress { return progressOf(j.now) }
+
+func progressOf(now func() moment) cli.Progress {
+	var past history
+	past.add(now())
+	return cli.Progress{
+		Every: progressEvery,
+		Lines: func(width int, red func(string) string) []string {
+			m := now()
+			return append([]string{m.gauge(width), m.detail(past.add(m), red)}, m.paused()...)
+		},
+		Line: func() string {
+			m := now()
+			plain := func(s string) string { return s }
+			return strings.Join(append([]string{m.count() + ", " + m.detail(past.add(m), plain)}, m.paused()...), "; ")
+		},
+	}
+}
+
 // count is how far the job is.
 func (m moment) count() string {
 	if m.total == unknown {
@@ -159,6 +182,21 @@ func (m moment) detail(then moment, red func(string) string) string {
 		parts = append(parts, "late by "+cli.Roughly(m.queued))
 	}
 	return strings.Join(parts, ", ")
+}
+
+// widestBar is the most columns of the bar itself: a wide one would be left behind, in pieces,
+// when the terminal becomes narrower.
+const widestBar = 60
+
+// gauge returns how far the job is: as text, and as a bar if the total is known.
+func (m moment) gauge(width int) string {
+	text := m.count()
+	room := min(width-cli.Columns(text)-len(" []"), widestBar)
+	if m.total <= 0 || room < 3 {
+		return text
+	}
+	full := int(int64(room) * min(m.done(), m.total) / m.total)
+	return text + " [" + strings.Repeat("=", full) + strings.Repeat("-", room-full) + "]"
 }
 
 // mostHosts is how many hosts have a line of their own.

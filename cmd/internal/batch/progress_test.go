@@ -1,7 +1,6 @@
 package batch
 
 import (
-	"bytes"
 	"io"
 	"iter"
 	"os"
@@ -112,82 +111,24 @@ func TestHistory_Lull(t *testing.T) {
 	}
 }
 
-// Where lines stay there is one each 10 s.
-func TestPrintLines(t *testing.T) {
+// Rates are measured over the last 5 s.
+func TestProgress(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var b bytes.Buffer
-		d := &display{stderr: &b}
 		start := time.Now()
-		d.printLines(func() moment {
+		p := progressOf(func() moment {
 			n := int64(time.Since(start) / time.Second)
 			return moment{at: time.Now(), total: unknown, ok: n, attempts: n}
 		})
-		time.Sleep(25 * time.Second)
-		d.stop()
-		d.stop()
-		if got, want := b.String(), "sluice batch: 10 done, 10 ok, 0 failed, 1/s\nsluice batch: 20 done, 20 ok, 0 failed, 1/s\n"; got != want {
-			t.Errorf("got\n%s\nwant\n%s", got, want)
+		time.Sleep(10 * time.Second)
+		if got, want := p.Line(), "10 done, 10 ok, 0 failed, 1/s"; got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
+		time.Sleep(10 * time.Second)
+		red := func(s string) string { return "<" + s + ">" }
+		if got, want := p.Lines(80, red), []string{"20 done", "20 ok, 0 failed, 1/s"}; !slices.Equal(got, want) {
+			t.Errorf("got %q, want %q", got, want)
 		}
 	})
-}
-
-func TestCut(t *testing.T) {
-	t.Setenv("LC_ALL", "C.UTF-8")
-	for _, tt := range []struct {
-		line  string
-		width int
-		want  string
-	}{
-		{"abc", 3, "abc"}, {"abcd", 3, "ab…"}, {"äöü", 3, "äöü"}, {"\x1b[31mab\x1b[0mc", 3, "\x1b[31mab\x1b[0mc"}, {"\x1b[31mab\x1b[0mcd", 3, "ab…"}, {"abc", 0, "abc"},
-	} {
-		if got := cut(tt.line, tt.width); got != tt.want {
-			t.Errorf("cut(%q, %d) = %q, want %q", tt.line, tt.width, got, tt.want)
-		}
-	}
-}
-
-func TestWrap(t *testing.T) {
-	t.Setenv("LC_ALL", "C.UTF-8")
-	for _, tt := range []struct {
-		line  string
-		width int
-		want  []string
-	}{
-		{"", 5, []string{""}}, {"ab cd", 5, []string{"ab cd"}}, {"ab cde", 5, []string{"ab", "cde"}}, {"ab cde fg", 5, []string{"ab", "cde", "fg"}},
-		{"abcdefg h", 5, []string{"abcde", "fg h"}}, {"\x1b[31m1 failed\x1b[0m, 2", 9, []string{"\x1b[31m1 failed\x1b[0m,", "2"}},
-		{"äöü äöü", 4, []string{"äöü", "äöü"}}, {"ab cd", 0, []string{"ab cd"}}, {"a b c d e f", 1, []string{"a", "b", "c", "…"}},
-		{"http://127.0.0.1:4000 paused until 20:31:05 (429 Too Many Requests)", 40, []string{"http://127.0.0.1:4000 paused until", "20:31:05 (429 Too Many Requests)"}},
-	} {
-		if got := wrap(tt.line, tt.width); !slices.Equal(got, tt.want) {
-			t.Errorf("wrap(%q, %d) = %q, want %q", tt.line, tt.width, got, tt.want)
-		}
-	}
-}
-
-// What was drawn is erased, also when the terminal has become narrower and wrapped it, and not
-// after others wrote below it.
-func TestBar(t *testing.T) {
-	var out strings.Builder
-	width, lines := 10, []string{"12345678", "1234"}
-	b := &bar{w: &out, size: func() (int, int) { return width, 6 }, lines: func(int) []string { return lines }}
-	for _, tt := range []struct {
-		do   func()
-		want string
-	}{
-		{func() { b.draw(nil) }, "12345678\n1234\n"},
-		{func() { b.draw([]byte("text\n")) }, "\r\x1b[2A\x1b[Jtext\n12345678\n1234\n"},
-		{func() { width = 4; b.draw(nil) }, "\r\x1b[3A\x1b[J123~\n1234\n"},
-		{func() { b.hold()(); b.draw(nil) }, "123~\n1234\n"},
-		{func() { lines = slices.Repeat([]string{"x"}, 10); b.draw(nil) }, "\r\x1b[2A\x1b[J" + strings.Repeat("x\n", 5)},
-		{func() { b.end() }, "\r\x1b[5A\x1b[J" + strings.Repeat("x\n", 5)},
-		{func() { b.draw([]byte("text\n")) }, "text\n"},
-	} {
-		out.Reset()
-		t.Setenv("LC_ALL", "C")
-		if tt.do(); out.String() != tt.want {
-			t.Errorf("got %q, want %q", out.String(), tt.want)
-		}
-	}
 }
 
 func TestInput(t *testing.T) {

@@ -15,6 +15,8 @@ import (
 	"unicode/utf8"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/sluice-go/sluice/cmd/internal/cli"
 )
 
 // terminal makes a terminal of so many columns. What is written to tty is read
@@ -191,7 +193,7 @@ func TestTerminalNarrow(t *testing.T) {
 		if strings.HasPrefix(line, "sluice batch: ") {
 			continue // what stays may wrap
 		}
-		if n := cells(line); n > 30 {
+		if n := cli.Columns(line); n > 30 {
 			t.Errorf("%d columns: %q", n, line)
 		}
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/batch"
+	"github.com/sluice-go/sluice/cmd/internal/cli"
 )
 
 // With -url, -timeout bounds silence: until the header of a response, and then between two parts
@@ -193,7 +194,7 @@ func (c *caller) readBody(t *trip, resp *http.Response, s subject) (output, erro
 }
 
 func tooLong(url string, most int64) error {
-	return fmt.Errorf("%s: the response is longer than %v (-max-body)", url, size(most))
+	return fmt.Errorf("%s: the response is longer than %v (-max-body)", url, cli.Bytes(most))
 }
 
 // run makes the call of s. A broken body counts as an attempt that failed: there are at most

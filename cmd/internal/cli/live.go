@@ -10,6 +10,14 @@ import (
 	"github.com/sluice-go/sluice/observe/live"
 )
 
+// LiveFlags adds the flags for ServeLive. What is shown, and what can be changed, belong to the
+// texts.
+func LiveFlags(f *Flags, address, tokenFile *string, shows, changes string) {
+	f.Group("Page")
+	f.String(address, "live", "", "serve a web page that shows "+shows+", at this `address`\nSuch as localhost:8080, or :0 for any free port of localhost.")
+	f.String(tokenFile, "live-token", "", "a `file` with a token, for changes on that page\nIt has at least 16 bytes. Whoever enters it on the page of -live can "+changes+".")
+}
+
 // ServeLive serves the page of -live at an address, and writes to stderr where that is, until
 // the function that it returns is called. It serves nothing if the address is empty. With a
 // tokenFile, whoever enters the token in that file can change the gates.

@@ -3,7 +3,9 @@ package cli
 import (
 	"flag"
 	"fmt"
+	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/sluice-go/sluice"
@@ -87,4 +89,27 @@ func Roughly(d time.Duration) string {
 		return d.Round(time.Millisecond).String()
 	}
 	return d.Round(time.Microsecond).String()
+}
+
+// Choice returns a flag whose value is one of some words.
+func Choice(to *string, words ...string) flag.Value { return choice{to, words} }
+
+type choice struct {
+	to    *string
+	words []string
+}
+
+func (c choice) String() string {
+	if c.to == nil {
+		return ""
+	}
+	return *c.to
+}
+
+func (c choice) Set(text string) error {
+	if !slices.Contains(c.words, text) {
+		return fmt.Errorf("must be %s", strings.Join(c.words, " or "))
+	}
+	*c.to = text
+	return nil
 }

@@ -1,20 +1,48 @@
-// Package cli is what the commands of sluice have in common: flags for times and
-// rates, interrupts, text of others on a terminal, and how to run a program again.
+// Package cli is what the commands of sluice have in common: flags and the texts that are made
+// from them, exit statuses, interrupts, the progress on a terminal, and how to run a command again.
 package cli
 
-import "runtime/debug"
+import (
+	"fmt"
+	"runtime/debug"
+	"strings"
+)
 
-// Version is that of the module, or of the commit in a clone.
-func Version() string {
+// ModuleVersion is the version of the program, such as v1.2.3.
+func ModuleVersion() string {
 	info, ok := debug.ReadBuildInfo()
-	if !ok {
+	if !ok || info.Main.Version == "" {
 		return "(unknown)"
 	}
-	text := info.Main.Version
-	for _, s := range info.Settings {
-		if s.Key == "vcs.revision" {
-			text += " " + s.Value
-		}
+	return info.Main.Version
+}
+
+// Build says how the program was built, a line for each thing that is known: its version, the
+// commit and its time, and by what and for what.
+func Build() string {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return Program + " (unknown)\n"
 	}
-	return text + " " + info.GoVersion
+	return describeBuild(info)
+}
+
+func describeBuild(info *debug.BuildInfo) string {
+	settings := make(map[string]string)
+	for _, s := range info.Settings {
+		settings[s.Key] = s.Value
+	}
+	version := info.Main.Version
+	if version == "" {
+		version = "(unknown)"
+	}
+	text := Program + " " + version + "\n"
+	if commit := settings["vcs.revision"]; commit != "" {
+		text += "commit " + strings.TrimSpace(commit+" "+settings["vcs.time"])
+		if settings["vcs.modified"] == "true" {
+			text += ", with changes"
+		}
+		text += "\n"
+	}
+	return text + fmt.Sprintf("built by %s for %s/%s\n", info.GoVersion, settings["GOOS"], settings["GOARCH"])
 }

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sluice-go/sluice/cmd/internal/cli"
 	"github.com/sluice-go/sluice/sluicetest"
 )
 
@@ -44,7 +45,7 @@ func TestBinary(t *testing.T) {
 			t.Errorf("the table does not say %q:\n%s", want, stdout.String())
 		}
 	}
-	if !strings.HasPrefix(stderr.String(), "crawling the built-in site on 127.0.0.1:") || !strings.Contains(stderr.String(), "the pages are in d/pages.jsonl\n") {
+	if !strings.HasPrefix(stderr.String(), "sluice crawl: crawling the built-in site on 127.0.0.1:") || !strings.Contains(stderr.String(), "the pages are in d/pages.jsonl\n") {
 		t.Errorf("stderr %q", stderr.String())
 	}
 }
@@ -56,9 +57,9 @@ func TestBinary_Status(t *testing.T) {
 		status int
 		says   string
 	}{
-		{"-h", 0, "Exit status"},
-		{"-version", 0, "sluice crawl "},
-		{"-bogus", 2, "sluice crawl: invalid flags: no flag -bogus\nRun with -h"},
+		{"-h", 0, "-pages pages"},
+		{"-help", 0, "Exit status"},
+		{"-bogus", 2, "sluice crawl: invalid flags: no flag -bogus\nRun \"sluice crawl -h\" for"},
 		{"-delay 5 http://a.test/", 2, "did you mean 5s?"},
 		{"-level 5 http://a.test/", 2, "did you mean -depth?"},
 		{"a.test", 2, `"a.test": want http://host/`},
@@ -92,7 +93,7 @@ func TestBinary_FullDisk(t *testing.T) {
 	var stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr = full, &stderr
 	_ = cmd.Run()
-	if status := cmd.ProcessState.ExitCode(); status != exitFailed || !strings.Contains(stderr.String(), "sluice crawl: writing the table: ") {
+	if status := cmd.ProcessState.ExitCode(); status != cli.ExitFailed || !strings.Contains(stderr.String(), "sluice crawl: writing the table: ") {
 		t.Errorf("status %d, stderr %q", status, stderr.String())
 	}
 	srv := httptest.NewServer(http.NotFoundHandler())
@@ -128,7 +129,7 @@ func TestBinary_FullDiskLater(t *testing.T) {
 		if limited.ProcessState == nil {
 			t.Skip(err)
 		}
-		if got := limited.ProcessState.ExitCode(); got != exitFailed || !strings.Contains(string(out), "file too large") ||
+		if got := limited.ProcessState.ExitCode(); got != cli.ExitFailed || !strings.Contains(string(out), "file too large") ||
 			!strings.Contains(string(out), "continue it by\n\t") || strings.Contains(string(out), "goroutine ") {
 			t.Errorf("%s blocks: status %d, %s", blocks, got, out)
 		}

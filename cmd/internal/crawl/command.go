@@ -19,7 +19,6 @@ package crawl
 import (
 	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"io"
 	"log"
@@ -38,40 +37,6 @@ import (
 	"github.com/sluice-go/sluice/cmd/internal/cli"
 )
 
-// The exit status, apart from 0.
-const (
-	exitFailed      = 1   // pages failed, there was none, or something could not be written
-	exitUsage       = 2   // it could not begin: flags, folder
-	exitStopped     = 3   // hosts are left
-	exitLimit       = 4   // links are left, because of -pages or the like
-	exitInterrupted = 130 // 128 + SIGINT, as shells have it
-)
-
-// Run is the command; it returns the exit status. args are those of the program: its name, that
-// of the command, and flags.
-func Run(args []string, _, stdout, stderr *os.File) int {
-	o, err := parseOptions(args[2:])
-	switch {
-	case errors.Is(err, flag.ErrHelp):
-		usage(stdout)
-		return 0
-	case err == nil && o.version:
-		fmt.Fprintln(stdout, "sluice crawl", cli.Version())
-		return 0
-	}
-	if err == nil {
-		var status int
-		if status, err = program(o, args, stdout, stderr); err == nil {
-			return status
-		}
-	}
-	fmt.Fprintf(stderr, "sluice crawl: %v\n", err)
-	if errors.Is(err, errUsage) {
-		fmt.Fprintln(stderr, "Run with -h for the flags.")
-	}
-	return exitUsage
-}
-
 // setMemoryLimit keeps garbage from growing with the crawl. What the store has outside of
 // Go's memory is not counted.
 func setMemoryLimit() {
@@ -80,8 +45,12 @@ func setMemoryLimit() {
 	}
 }
 
-// program crawls. An error is why it could not begin.
-func program(o options, args []string, stdout, stderr *os.File) (status int, err error) {
+// run crawls. An error is why it could not begin.
+func run(args []string, _, stdout, stderr *os.File) (status int, err error) {
+	o, err := parseOptions(args[2:])
+	if err != nil {
+		return 0, err
+	}
 	setMemoryLimit()
 	transport := http.DefaultTransport.(*http.Transport).Clone()
 	defer transport.CloseIdleConnections()
@@ -94,7 +63,7 @@ func program(o options, args []string, stdout, stderr *os.File) (status int, err
 		transport.Proxy = nil
 		transport.DialContext = site.dial
 		o.seeds = []*url.URL{start()}
-		fmt.Fprintf(stderr, "crawling the built-in site on %s; give addresses to crawl others\n", site.address())
+		fmt.Fprintf(stderr, "%s: crawling the built-in site on %s; give addresses to crawl others\n", name, site.address())
 	}
 	kept := o.dir != ""
 	if !kept {
@@ -104,12 +73,12 @@ func program(o options, args []string, stdout, stderr *os.File) (status int, err
 		defer os.RemoveAll(o.dir)
 	}
 	fatal = func(why string) {
-		fmt.Fprintf(stderr, "sluice crawl: %s\n", cli.Plain(why, cli.MostOfError))
+		fmt.Fprintf(stderr, "%s: %s\n", name, cli.Plain(why, cli.MostOfError))
 		sayContinue(stderr, args, o)
-		os.Exit(exitFailed)
+		os.Exit(cli.ExitFailed)
 	}
 	var page livePage
-	stopLive, err := cli.ServeLive("sluice crawl", o.live, o.liveToken, stderr, page.gates) // before there is a folder
+	stopLive, err := cli.ServeLive(name, o.live, o.liveToken, stderr, page.gates) // before there is a folder
 	if err != nil {
 		return 0, err
 	}
@@ -122,31 +91,32 @@ func program(o options, args []string, stdout, stderr *os.File) (status int, err
 		c.lookup = lookupUnlessProxied(transport.Proxy)
 	}
 	began := time.Now()
-	show := c.newDisplay(stderr)
+	show := cli.NewDisplay(name, stdout, stderr, o.quiet, c.progress())
 	page.shows(c, show)
-	interrupts := cli.CatchInterrupts(show.log)
+	defer cli.CatchStops(show, func() {}, func() {})()
+	interrupts := cli.CatchInterrupts(show.Log)
 	log.SetFlags(0)
-	log.SetOutput(show)                                     // net/http has something to say now and then
+	log.SetOutput(show.PackageLog())
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE) // or the table, behind head, would end it before the store is closed
 	defer interrupts.Close()
 	begin, stop := untilClosed(interrupts.Stop)
 	defer stop()
 	err = c.run(begin, interrupts.Calls)
-	show.stop()
+	show.Stop()
 
 	s := c.summary(time.Since(began))
 	if site != nil {
 		s.server = site.server
 	}
 	s.interrupted = interrupts.Happened()
-	err = errors.Join(err, s.write(stdout, widthOf(stdout)), c.writeSummary(s, err), c.close())
+	err = errors.Join(err, s.write(stdout, cli.Width(stdout)), c.writeSummary(s, err), c.close())
 	status = s.status(err)
 	for _, line := range s.hints(err, status) {
-		fmt.Fprintf(stderr, "sluice crawl: %s\n", line)
+		fmt.Fprintf(stderr, "%s: %s\n", name, line)
 	}
 	if kept {
-		fmt.Fprintf(stderr, "sluice crawl: the pages are in %s\n", cli.Plain(filepath.Join(o.dir, pagesFile), cli.MostOfItem))
-		if status == exitInterrupted || status == exitStopped || err != nil {
+		fmt.Fprintf(stderr, "%s: the pages are in %s\n", name, cli.Plain(filepath.Join(o.dir, pagesFile), cli.MostOfItem))
+		if status == cli.ExitInterrupted || status == cli.ExitStopped || err != nil {
 			sayContinue(stderr, args, o)
 		}
 	}
@@ -172,5 +142,5 @@ func lookupUnlessProxied(proxy func(*http.Request) (*url.URL, error)) func(conte
 
 // sayContinue says how to go on.
 func sayContinue(stderr io.Writer, args []string, o options) {
-	fmt.Fprintf(stderr, "sluice crawl: continue it by\n\t%s\n", cli.ResumeCommand(args, o.resume))
+	fmt.Fprintf(stderr, "%s: continue it by\n\t%s\n", name, cli.ResumeCommand(args, o.resume))
 }

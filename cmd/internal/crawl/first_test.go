@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/sluice-go/sluice/cmd/internal/cli"
 	"github.com/sluice-go/sluice/sluicetest"
 )
 
@@ -135,8 +136,8 @@ func TestFirst_OldStore(t *testing.T) {
 func TestOnlyRedirects(t *testing.T) {
 	loop := site(noRobots, sluicetest.Path("/a", sluicetest.Status(302, "Location: /b")), sluicetest.Status(302, "Location: /a"))
 	r := crawl(t, loop, "http://a.test/")
-	hints := r.hints(nil, exitFailed)
-	if r.Pages != 3 || r.Redirects != 3 || r.status(nil) != exitFailed || !slices.Contains(hints, "no page could be fetched, only redirects") {
+	hints := r.hints(nil, cli.ExitFailed)
+	if r.Pages != 3 || r.Redirects != 3 || r.status(nil) != cli.ExitFailed || !slices.Contains(hints, "no page could be fetched, only redirects") {
 		t.Errorf("%d pages, status %d, %q", r.Pages, r.status(nil), hints)
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
-	"log"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -17,6 +16,7 @@ import (
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 
+	"github.com/sluice-go/sluice/cmd/internal/cli"
 	"github.com/sluice-go/sluice/sluicetest"
 )
 
@@ -31,13 +31,13 @@ func TestLimits_AreNamed(t *testing.T) {
 	}{
 		{"-depth 9", 0, `null`, nil},
 		{"-depth 1", 0, `[{"flag":"-depth","value":1,"links":4,"kept":false}]`, []string{"-depth 1 left out 4 links, also for a later -resume"}},
-		{"-depth 9 -host-pages 3", exitLimit, `[{"flag":"-host-pages","value":3,"links":4,"hosts":1,"kept":true}]`,
+		{"-depth 9 -host-pages 3", cli.ExitLimit, `[{"flag":"-host-pages","value":3,"links":4,"hosts":1,"kept":true}]`,
 			[]string{"-host-pages 3 ended the crawl of 1 host: 4 links not visited; to go on, use -resume and a higher -host-pages"}},
-		{"-depth 9 -pages 7", exitLimit, `[{"flag":"-pages","value":7,"links":1,"kept":true}]`,
+		{"-depth 9 -pages 7", cli.ExitLimit, `[{"flag":"-pages","value":7,"links":1,"kept":true}]`,
 			[]string{"-pages 7 ended the crawl: 1 link not visited; to go on, use -resume and a higher -pages"}},
 		{"-depth 9 -pages 8", 0, `null`, nil},
 		{"-depth 9 -host-pages 8", 0, `null`, nil},
-		{"-frontier 4", exitLimit, `[{"flag":"-frontier","value":4,"links":4,"kept":false}]`, []string{"-frontier 4 left out 4 links, also for a later -resume"}},
+		{"-frontier 4", cli.ExitLimit, `[{"flag":"-frontier","value":4,"links":4,"kept":false}]`, []string{"-frontier 4 left out 4 links, also for a later -resume"}},
 	} {
 		r := crawl(t, tree, append(strings.Fields(test.args), "http://a.test/")...)
 		text, err := json.Marshal(r.Limits)
@@ -48,7 +48,7 @@ func TestLimits_AreNamed(t *testing.T) {
 	}
 	// A failure says more than a limit.
 	s := summary{totals: totals{Pages: 2, Failed: 1}, Limits: []limit{{Flag: "-pages"}}}
-	if got := s.status(nil); got != exitFailed {
+	if got := s.status(nil); got != cli.ExitFailed {
 		t.Errorf("status %d", got)
 	}
 }
@@ -139,7 +139,7 @@ func TestDamaged(t *testing.T) {
 		test.spoil(t, dir)
 		out, status := crawlOnce(dir, "-resume")
 		for _, want := range test.says {
-			if status != exitUsage || !strings.Contains(out, want) {
+			if status != cli.ExitUsage || !strings.Contains(out, want) {
 				t.Errorf("%s: status %d, no %q in %s", name, status, want, out)
 			}
 		}
@@ -172,7 +172,7 @@ func TestBinary_InUse(t *testing.T) {
 	cmd := asProcess(t, "-resume", "-dir", o.dir, "http://a.test/")
 	out, _ := cmd.CombinedOutput()
 	want := "sluice crawl: " + filepath.Join(o.dir, storeFolder) + ": another crawler is at work here; wait until it has ended, or give another -dir ("
-	if status := cmd.ProcessState.ExitCode(); status != exitUsage || !strings.HasPrefix(string(out), want) {
+	if status := cmd.ProcessState.ExitCode(); status != cli.ExitUsage || !strings.HasPrefix(string(out), want) {
 		t.Errorf("status %d, %s", status, out)
 	}
 }
@@ -210,18 +210,6 @@ func TestSitemap_Redirected(t *testing.T) {
 	}
 }
 
-// What net/http prints is a line of its own, and not about servers that send too much.
-func TestDisplay_Log(t *testing.T) {
-	var b bytes.Buffer
-	d := &display{w: &b, live: func() int { return 80 }, last: "1 page"}
-	l := log.New(d, "", 0)
-	l.Printf("Unsolicited response received on idle HTTP channel starting with %q; err=%v", "x", nil)
-	l.Print("http: \x1bpanic")
-	if want := "\r\x1b[Ksluice crawl: http: \\x1bpanic\n1 page"; b.String() != want {
-		t.Errorf("%q, want %q", b.String(), want)
-	}
-}
-
 // While only hosts are left that have to wait, it says for which, until when and why.
 func TestMoment_Next(t *testing.T) {
 	o := mustParse(t, "http://a.test/")
@@ -248,5 +236,9 @@ func TestMoment_Next(t *testing.T) {
 		if m := c.now(); m.next != "http://b.test waits until "+clock(at)+test.want || !strings.Contains(m.line(m), m.next) {
 			t.Errorf("%q, %q", m.next, m.line(m))
 		}
+	}
+	c.waiting[0].at = 0 // it has not been asked yet
+	if m := c.now(); m.next != "" {
+		t.Errorf("%q of a host that need not wait", m.next)
 	}
 }

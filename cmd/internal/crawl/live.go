@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/cmd/internal/cli"
 	"github.com/sluice-go/sluice/observe/live"
 )
 
@@ -22,7 +23,7 @@ type steering struct {
 }
 
 // shows sets the crawl that is shown. Before that there is none.
-func (p *livePage) shows(c *crawler, d *display) { p.shown.Store(&steering{c, d.log}) }
+func (p *livePage) shows(c *crawler, d *cli.Display) { p.shown.Store(&steering{c, d.Log}) }
 
 func (p *livePage) gates(yield func(live.Gate) bool) {
 	s := p.shown.Load()

@@ -10,6 +10,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/sluice-go/sluice/cmd/internal/cli"
 )
 
 const liveToken = "a token for tests"
@@ -93,7 +95,7 @@ func TestBinary_LiveRefuses(t *testing.T) {
 	} {
 		cmd := asProcess(t, append(strings.Fields(args), "-dir", "d", "http://127.0.0.1:0/")...)
 		out, _ := cmd.CombinedOutput()
-		if got := cmd.ProcessState.ExitCode(); got != exitUsage || !strings.Contains(string(out), want) {
+		if got := cmd.ProcessState.ExitCode(); got != cli.ExitUsage || !strings.Contains(string(out), want) {
 			t.Errorf("%s: status %d, %s", args, got, out)
 		}
 		if _, err := os.Stat(filepath.Join(cmd.Dir, "d")); err == nil {

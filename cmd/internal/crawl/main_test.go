@@ -37,7 +37,7 @@ func TestMain(m *testing.M) {
 		return
 	}
 	if os.Getenv(asProgram) != "" {
-		os.Exit(Run(slices.Insert(os.Args, 1, "crawl"), os.Stdin, os.Stdout, os.Stderr))
+		os.Exit(Command.Execute(slices.Insert(os.Args, 1, "crawl"), os.Stdin, os.Stdout, os.Stderr))
 	}
 	storeFS = vfs.NewMem()
 	goleak.VerifyTestMain(m)

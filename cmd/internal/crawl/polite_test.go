@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/cmd/internal/cli"
 	"github.com/sluice-go/sluice/sluicetest"
 )
 
@@ -124,11 +125,11 @@ func TestPolite_TooLongForBoth(t *testing.T) {
 	srv := site(noRobots, sluicetest.When(secure, sluicetest.Status(429, "Retry-After: 7200")),
 		htmlPage("/", "https://a.test/s", "/1", "/2", "/3", "/4", "/5", "/6", "/7", "/8", "/9"))
 	r := crawl(t, srv, "-per-host", "2", "http://a.test/")
-	if r.took > time.Minute || r.Far != 2 || r.Queued == 0 || r.status(nil) != exitStopped {
+	if r.took > time.Minute || r.Far != 2 || r.Queued == 0 || r.status(nil) != cli.ExitStopped {
 		t.Errorf("took %v, %d wait, %d links left, status %d", r.took, r.Far, r.Queued, r.status(nil))
 	}
 	const says = "left for -resume: http://a.test: it wants to be left alone until 2000-01-01 02:00:0"
-	if hints := strings.Join(r.hints(nil, exitStopped), "\n"); !strings.Contains(hints, says) || strings.Count(hints, "longer than -max-wait 1m0s: 429 Too Many Requests") != 2 {
+	if hints := strings.Join(r.hints(nil, cli.ExitStopped), "\n"); !strings.Contains(hints, says) || strings.Count(hints, "longer than -max-wait 1m0s: 429 Too Many Requests") != 2 {
 		t.Error(hints)
 	}
 	if r = crawlWith(t, crawling{dir: r.dir}, srv, "-resume", "http://a.test/new"); r.took != 0 || len(r.record.Requests) != 0 {

@@ -1,24 +1,17 @@
 package crawl
 
 import (
-	"bytes"
 	"fmt"
-	"io"
-	"os"
 	"strings"
-	"sync"
 	"time"
-
-	"golang.org/x/term"
 
 	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/cmd/internal/cli"
 )
 
 const (
-	liveEvery  = 500 * time.Millisecond // on a terminal
-	plainEvery = 10 * time.Second       // where lines stay
-	rateOver   = 30 * time.Second       // the time that pages per second are measured over
+	progressEvery = 500 * time.Millisecond // is how often a terminal is drawn
+	rateOver      = 30 * time.Second       // the time that pages per second are measured over
 )
 
 // A moment is the state of a crawl at one instant.
@@ -52,7 +45,7 @@ func (c *crawler) now() moment {
 	m.totals = c.totals
 	m.left = min(c.totals.Queued, int64(c.o.pages-c.totals.Taken))
 	m.active = len(c.active)
-	if m.active == 0 && len(c.waiting) > 0 && !c.waiting[0].far {
+	if m.active == 0 && len(c.waiting) > 0 && !c.waiting[0].far && c.waiting[0].at > m.at.UnixNano() {
 		m.next = c.waitFor(c.waiting[0])
 	}
 	for _, h := range c.active {
@@ -128,100 +121,23 @@ func (m moment) line(then moment) string {
 	return cli.Plain(strings.Join(parts, ", "), cli.MostOfError)
 }
 
-// A display is where people read, stderr: one line that is drawn anew on a terminal, and
-// lines now and then elsewhere.
-type display struct {
-	w    io.Writer
-	live func() int // the width of the terminal; nil if it is none
-	stop func()
+// progress shows how the crawl is going: a line, which is gone at the end, when there is a table.
+func (c *crawler) progress() cli.Progress { return progressOf(c.now) }
 
-	mu   sync.Mutex
-	last string
-}
-
-// newDisplay begins to show how the crawl is going.
-func (c *crawler) newDisplay(stderr *os.File) *display {
-	d := &display{w: stderr, stop: func() {}}
-	if widthOf(stderr) > 0 && os.Getenv("TERM") != "dumb" {
-		d.live = func() int { return widthOf(stderr) }
-	}
-	if c.o.quiet {
-		return d
-	}
-	quit := make(chan struct{})
-	var showing sync.WaitGroup
-	d.stop = sync.OnceFunc(func() { close(quit); showing.Wait() })
-	showing.Go(func() { d.show(c.now, quit) })
-	return d
-}
-
-// widthOf is how wide a terminal is; 0 if it is none.
-func widthOf(f *os.File) int {
-	fd := int(f.Fd())
-	if !term.IsTerminal(fd) {
-		return 0
-	}
-	width, _, err := term.GetSize(fd)
-	if err != nil || width <= 0 {
-		return 80
-	}
-	return width
-}
-
-// show shows the state until quit is closed.
-func (d *display) show(now func() moment, quit <-chan struct{}) {
-	every := plainEvery
-	if d.live != nil {
-		every = liveEvery
-	}
-	tick := time.NewTicker(every)
-	defer tick.Stop()
+func progressOf(now func() moment) cli.Progress {
 	past := []moment{now()}
-	for {
-		select {
-		case <-tick.C:
-			m := now()
-			past = append(past, m)
-			for len(past) > 2 && m.at.Sub(past[1].at) >= rateOver {
-				past = past[1:]
-			}
-			d.draw(m.line(past[0]))
-		case <-quit:
-			d.draw("")
-			return
+	line := func() string {
+		m := now()
+		past = append(past, m)
+		for len(past) > 2 && m.at.Sub(past[1].at) >= rateOver {
+			past = past[1:]
 		}
+		return m.line(past[0])
 	}
-}
-
-// draw shows a line, in place of the one before if that is possible.
-func (d *display) draw(line string) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.last = line
-	switch {
-	case d.live != nil:
-		fmt.Fprintf(d.w, "\r\x1b[K%s", cli.Cut(line, max(1, d.live()-1)))
-	case line != "":
-		fmt.Fprintf(d.w, "sluice crawl: %s\n", line)
+	return cli.Progress{
+		Every: progressEvery,
+		Lines: func(int, func(string) string) []string { return []string{line()} },
+		Fades: true,
+		Line:  line,
 	}
-}
-
-// Write is log for what package log prints: net/http does so now and then. That a server
-// sent more than it had announced is no news for people, and one may do so each time.
-func (d *display) Write(line []byte) (int, error) {
-	if !bytes.HasPrefix(line, []byte("Unsolicited response received on idle HTTP channel")) {
-		d.log(cli.Plain(string(bytes.TrimSpace(line)), cli.MostOfError))
-	}
-	return len(line), nil
-}
-
-// log prints a line that stays.
-func (d *display) log(text string) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.live == nil {
-		fmt.Fprintf(d.w, "sluice crawl: %s\n", text)
-		return
-	}
-	fmt.Fprintf(d.w, "\r\x1b[Ksluice crawl: %s\n%s", text, cli.Cut(d.last, max(1, d.live()-1)))
 }

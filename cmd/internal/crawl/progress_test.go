@@ -1,7 +1,6 @@
 package crawl
 
 import (
-	"bytes"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -35,37 +34,19 @@ func TestMoment_Line(t *testing.T) {
 	}
 }
 
-// Where lines stay there is one each 10 s; a terminal has one line, which is drawn anew and gone
-// at the end, and lines that stay are above it.
-func TestDisplay(t *testing.T) {
-	t.Setenv("LC_ALL", "C")
-	shown := func(live func() int) (text string) {
-		synctest.Test(t, func(t *testing.T) {
-			var b bytes.Buffer
-			d := &display{w: &b, live: live}
-			begin, quit := time.Now(), make(chan struct{})
-			go func() {
-				time.Sleep(15200 * millisecond)
-				d.log("interrupted")
-				time.Sleep(10 * time.Second)
-				close(quit)
-			}()
-			d.show(func() moment {
-				n := int(time.Since(begin) / time.Second)
-				return moment{at: time.Now(), totals: totals{Taken: n, Pages: int64(n)}}
-			}, quit)
-			text = b.String()
+// Rates are measured over the last 30 s.
+func TestProgress(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		begin := time.Now()
+		p := progressOf(func() moment {
+			n := int(time.Since(begin) / time.Second)
+			return moment{at: time.Now(), totals: totals{Taken: n * n, Pages: int64(n)}}
 		})
-		return text
-	}
-	const rest = ", 0 left, ETA 0s, 1/s, 0 failed, 0 in flight, 0 active of 0 hosts, 0 known\n"
-	if got, want := shown(nil), "sluice crawl: 10 pages"+rest+"sluice crawl: interrupted\nsluice crawl: 20 pages"+rest; got != want {
-		t.Errorf("got\n%s\nwant\n%s", got, want)
-	}
-	got := shown(func() int { return 20 })
-	const clear = "\r\x1b[K"
-	if !strings.Contains(got, clear+"15 pages, 0 left, ~"+clear+"sluice crawl: interrupted\n15 pages, 0 left, ~"+clear) ||
-		strings.Count(got, "\n") != 1 || strings.Count(got, clear) < 50 || !strings.HasSuffix(got, clear) {
-		t.Errorf("on a terminal: %q", got)
-	}
+		for _, want := range []string{"0 pages, 0 left, ETA unknown, 0 failed", "10 pages, 0 left, ETA 0s, 10/s", "20 pages, 0 left, ETA 0s, 20/s", "30 pages, 0 left, ETA 0s, 30/s", "40 pages, 0 left, ETA 0s, 50/s"} {
+			if got := p.Line(); !strings.HasPrefix(got, want) {
+				t.Errorf("got %q, want %q", got, want)
+			}
+			time.Sleep(10 * time.Second)
+		}
+	})
 }

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sluice-go/sluice/cmd/internal/cli"
 	"github.com/sluice-go/sluice/sluicetest"
 )
 
@@ -74,11 +75,11 @@ func TestRefusedTooLong(t *testing.T) {
 	if a, b := r.host("a.test"), r.host("b.test"); a.Pages != 1 || a.Queued != 3 || a.Failed != 0 || a.Requests != 3 || b.Pages != 4 {
 		t.Errorf("a.test %+v, b.test %+v", a, b)
 	}
-	if r.took != 4*time.Second || r.Far != 1 || r.status(nil) != exitStopped {
+	if r.took != 4*time.Second || r.Far != 1 || r.status(nil) != cli.ExitStopped {
 		t.Errorf("took %v, %d wait, status %d", r.took, r.Far, r.status(nil))
 	}
 	const says = "left for -resume: http://a.test: it wants to be left alone until 2000-01-01 01:00:02, longer than -max-wait 1m0s: 429 Too Many Requests"
-	if hints := r.hints(nil, exitStopped); !slices.Equal(hints, []string{says}) {
+	if hints := r.hints(nil, cli.ExitStopped); !slices.Equal(hints, []string{says}) {
 		t.Errorf("hints %q", hints)
 	}
 	// Continued before that time, it is left alone; afterwards it is visited.
@@ -102,7 +103,7 @@ func TestGone(t *testing.T) {
 	dead := sluicetest.Host("a.test", sluicetest.Path("/x", sluicetest.Status(500)))
 	r := crawl(t, site(noRobots, dead, htmlPage("/x"), htmlPage("/", links...)), "http://a.test/", "http://b.test/")
 	a, b := r.host("a.test"), r.host("b.test")
-	if a.Queued != 20 || a.Failed != 0 || !a.Gone || b.Pages != 21 || r.Gone != 1 || r.status(nil) != exitStopped {
+	if a.Queued != 20 || a.Failed != 0 || !a.Gone || b.Pages != 21 || r.Gone != 1 || r.status(nil) != cli.ExitStopped {
 		t.Errorf("a.test %+v, b.test %+v, %d gone", a, b, r.Gone)
 	}
 	// Ten requests in a row, and six to see whether it works again: 2 s, 4 s and so on later.

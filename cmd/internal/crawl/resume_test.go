@@ -11,6 +11,7 @@ import (
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 
+	"github.com/sluice-go/sluice/cmd/internal/cli"
 	"github.com/sluice-go/sluice/sluicetest"
 )
 
@@ -109,7 +110,7 @@ func TestResume_Refuses(t *testing.T) {
 	} {
 		cmd := asProcess(t, append(strings.Fields(args), "-dir", o.dir, "http://a.test/")...)
 		out, _ := cmd.CombinedOutput()
-		if status := cmd.ProcessState.ExitCode(); status != exitUsage || !strings.Contains(string(out), says) {
+		if status := cmd.ProcessState.ExitCode(); status != cli.ExitUsage || !strings.Contains(string(out), says) {
 			t.Errorf("%q: status %d, %s", args, status, out)
 		}
 	}
@@ -125,7 +126,7 @@ func must(t *testing.T, err error) {
 // A host whose robots.txt cannot be had for a while loses no page by that.
 func TestResume_AfterAnOutage(t *testing.T) {
 	r := crawl(t, site(sluicetest.Path("/robots.txt", sluicetest.Status(503)), htmlPage("/")), "http://a.test/")
-	if h := r.host("a.test"); h.Queued != 1 || !h.Gone || r.status(nil) != exitStopped {
+	if h := r.host("a.test"); h.Queued != 1 || !h.Gone || r.status(nil) != cli.ExitStopped {
 		t.Errorf("%+v, status %d", h, r.status(nil))
 	}
 	r = crawlWith(t, crawling{dir: r.dir}, chain, "-resume")
@@ -138,7 +139,7 @@ func TestResume_AfterAnOutage(t *testing.T) {
 func TestFailuresAreNamed(t *testing.T) {
 	links := []string{"/x1", "/x2", "/x3", "/x4", "/good"} // or the host would be set aside
 	r := crawl(t, site(noRobots, sluicetest.Path("/x", sluicetest.Status(500)), htmlPage("/", links...)), "http://a.test/")
-	hints := r.hints(nil, exitFailed)
+	hints := r.hints(nil, cli.ExitFailed)
 	if len(hints) != 4 || hints[0] != "failed: http://a.test/x1: 500 Internal Server Error" || hints[3] != "other pages that failed have an error in pages.jsonl" {
 		t.Errorf("%q", hints)
 	}

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sluice-go/sluice/cmd/internal/cli"
 	"github.com/sluice-go/sluice/limits"
 	"github.com/sluice-go/sluice/sluicetest"
 )
@@ -44,7 +45,7 @@ func TestRobots(t *testing.T) {
 		if h.About != test.about || h.Pages != test.pages {
 			t.Errorf("%s: %q, %d pages", test.name, h.About, h.Pages)
 		}
-		if left := strings.Contains(h.About, ": left"); left != (h.Queued == 1) || left && r.status(nil) != exitStopped {
+		if left := strings.Contains(h.About, ": left"); left != (h.Queued == 1) || left && r.status(nil) != cli.ExitStopped {
 			t.Errorf("%s: %d left, status %d", test.name, h.Queued, r.status(nil))
 		}
 		page := "http://a.test/a"

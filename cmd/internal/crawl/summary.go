@@ -149,15 +149,15 @@ func (s *summary) notesOf(c *crawler, h hostRecord) {
 func (s *summary) status(err error) int {
 	switch {
 	case err != nil:
-		s.Status = exitFailed
+		s.Status = cli.ExitFailed
 	case s.interrupted:
-		s.Status = exitInterrupted
+		s.Status = cli.ExitInterrupted
 	case s.Gone+s.Far > 0 && !s.hit("-pages") && s.server == nil: // of the built-in site one never works
-		s.Status = exitStopped
+		s.Status = cli.ExitStopped
 	case s.Failed > 0, s.Pages == s.Redirects: // each host was away, forbade it, or had none
-		s.Status = exitFailed
+		s.Status = cli.ExitFailed
 	case s.ended():
-		s.Status = exitLimit
+		s.Status = cli.ExitLimit
 	}
 	return s.Status
 }
@@ -196,7 +196,7 @@ func (s *summary) hints(err error, status int) (lines []string) {
 		lines = append(lines, l.String())
 	}
 	switch {
-	case status == exitInterrupted:
+	case status == cli.ExitInterrupted:
 		lines = append(lines, "interrupted")
 	case s.Pages == 0 && s.Gone+s.Far == 0 && err == nil:
 		lines = append(lines, "no page could be fetched")

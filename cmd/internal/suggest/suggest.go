@@ -49,16 +49,23 @@ func flagFor(set *flag.FlagSet, name string, others map[string]string) string {
 			return meant + " " + name[1:]
 		}
 	}
+	var names []string
+	set.VisitAll(func(f *flag.Flag) { names = append(names, f.Name) })
+	return Closest(name, names)
+}
+
+// Closest returns the one of some names that was meant by another one, or "".
+func Closest(name string, names []string) string {
 	best, least := "", max(1, len(name)/3)+1
-	set.VisitAll(func(f *flag.Flag) {
-		d := distance(name, f.Name)
-		if strings.HasPrefix(f.Name, name) {
+	for _, n := range names {
+		d := distance(name, n)
+		if strings.HasPrefix(n, name) {
 			d = 0
 		}
 		if d < least {
-			best, least = f.Name, d
+			best, least = n, d
 		}
-	})
+	}
 	return best
 }
 

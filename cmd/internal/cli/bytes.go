@@ -1,4 +1,4 @@
-package batch
+package cli
 
 import (
 	"errors"
@@ -7,12 +7,12 @@ import (
 	"strings"
 )
 
-// A size is a flag for bytes, such as 10M or 2GiB. Units are powers of 1024, as in curl.
-type size int64
+// Bytes is a flag for bytes, such as 10M or 2GiB. Units are powers of 1024, as in curl.
+type Bytes int64
 
 const units = "KMGT"
 
-func (s size) String() string {
+func (s Bytes) String() string {
 	n, unit := int64(s), ""
 	for i := 0; i < len(units) && n != 0 && n%1024 == 0; i++ {
 		n, unit = n/1024, units[i:i+1]
@@ -20,7 +20,7 @@ func (s size) String() string {
 	return strconv.FormatInt(n, 10) + unit
 }
 
-func (s *size) Set(text string) error {
+func (s *Bytes) Set(text string) error {
 	digits := strings.TrimRight(strings.ToUpper(text), "IB")
 	unit := int64(1)
 	if i := strings.IndexAny(digits, units); i >= 0 && i == len(digits)-1 {
@@ -31,6 +31,6 @@ func (s *size) Set(text string) error {
 	if err != nil || n < 0 || n > math.MaxInt64/2/unit {
 		return errors.New("want bytes, such as 500000, 10M or 2G")
 	}
-	*s = size(n * unit)
+	*s = Bytes(n * unit)
 	return nil
 }

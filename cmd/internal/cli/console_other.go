@@ -1,6 +1,6 @@
 //go:build !windows
 
-package batch
+package cli
 
 import "os"
 

@@ -1,4 +1,4 @@
-package batch
+package cli
 
 import (
 	"fmt"
@@ -6,8 +6,6 @@ import (
 	"strings"
 	"sync"
 	"unicode/utf8"
-
-	"github.com/sluice-go/sluice/cmd/internal/cli"
 )
 
 // A bar is the last lines on a terminal, which are drawn again and again. Other text is written
@@ -16,6 +14,7 @@ type bar struct {
 	w     io.Writer
 	size  func() (width, height int)
 	lines func(width int) []string
+	fades bool // the last lines do not stay
 
 	mu    sync.Mutex
 	drawn []int // the widths of the lines that are on the terminal
@@ -48,16 +47,21 @@ func (b *bar) draw(text []byte) error {
 		if len(b.drawn) >= height-1 {
 			break // lines above the top of the terminal could not be erased
 		}
-		line = cut(line, width)
-		b.drawn = append(b.drawn, cells(line))
+		line = cutPainted(line, width)
+		b.drawn = append(b.drawn, Columns(line))
 		out.WriteString(line + "\n")
 	}
 	_, err := io.WriteString(b.w, out.String())
 	return err
 }
 
-// end draws the last lines, which stay.
+// end draws the last lines, which stay, or takes them away if they fade.
 func (b *bar) end() {
+	b.mu.Lock()
+	if b.fades {
+		b.lines = func(int) []string { return nil }
+	}
+	b.mu.Unlock()
 	_ = b.draw(nil)
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -74,31 +78,16 @@ func (b *bar) hold() (resume func()) {
 	}
 }
 
-// widestBar is the most columns of the bar itself: a wide one would be left behind, in pieces,
-// when the terminal becomes narrower.
-const widestBar = 60
-
-// gauge returns how far the job is: as text, and as a bar if the total is known.
-func (m moment) gauge(width int) string {
-	text := m.count()
-	room := min(width-cells(text)-len(" []"), widestBar)
-	if m.total <= 0 || room < 3 {
-		return text
-	}
-	full := int(int64(room) * min(m.done(), m.total) / m.total)
-	return text + " [" + strings.Repeat("=", full) + strings.Repeat("-", room-full) + "]"
-}
-
 // mostRows bounds the lines that one text is wrapped into.
 const mostRows = 4
 
 // wrap breaks a line at its spaces into lines of at most width columns. The last one is cut.
 func wrap(line string, width int) []string {
 	var lines []string
-	for width > 0 && cells(line) > width && len(lines) < mostRows-1 {
+	for width > 0 && Columns(line) > width && len(lines) < mostRows-1 {
 		end, columns := 0, 0 // of what fits
 		for i, word := range strings.SplitAfter(line, " ") {
-			if columns += cells(word); i > 0 && columns-trailing(word) > width {
+			if columns += Columns(word); i > 0 && columns-trailing(word) > width {
 				break
 			}
 			end += len(word)
@@ -106,13 +95,13 @@ func wrap(line string, width int) []string {
 		if end == len(line) {
 			break
 		}
-		if cells(strings.TrimSuffix(line[:end], " ")) > width {
+		if Columns(strings.TrimSuffix(line[:end], " ")) > width {
 			end = len(string([]rune(line)[:width])) // a word as long as that; colours are around short ones
 		}
 		lines = append(lines, strings.TrimSuffix(line[:end], " "))
 		line = line[end:]
 	}
-	return append(lines, cut(line, width))
+	return append(lines, cutPainted(line, width))
 }
 
 func trailing(word string) int {
@@ -124,13 +113,13 @@ func trailing(word string) int {
 
 var colors = strings.NewReplacer("\x1b[31m", "", "\x1b[0m", "")
 
-// cells returns how many columns a line takes.
-func cells(line string) int { return utf8.RuneCountInString(colors.Replace(line)) }
+// Columns returns how many columns a line takes, which may have colours.
+func Columns(line string) int { return utf8.RuneCountInString(colors.Replace(line)) }
 
-// cut cuts a line that would wrap. If it is cut, it loses its colours.
-func cut(line string, width int) string {
-	if width <= 0 || cells(line) <= width {
+// cutPainted cuts a line that would wrap. If it is cut, it loses its colours.
+func cutPainted(line string, width int) string {
+	if width <= 0 || Columns(line) <= width {
 		return line
 	}
-	return cli.Cut(colors.Replace(line), width)
+	return Cut(colors.Replace(line), width)
 }
