@@ -15,6 +15,7 @@ import (
 // An output is what an item prints.
 type output struct {
 	stdout, stderr spool
+	unprinted      error // why it was not printed with -line-buffer, or nil
 }
 
 func (o *output) close() {
@@ -81,7 +82,11 @@ func (c command) start(j *job) (runner, error) {
 		return nil, fmt.Errorf("outputs are kept in temporary files: %w", err)
 	}
 	closeTemp(file)
-	return &commands{command: c, timeout: j.o.timeout, stops: &j.stops, failures: &j.failures}, nil
+	all := &commands{command: c, timeout: j.o.timeout, stops: &j.stops, failures: &j.failures}
+	if j.o.lineBuffer {
+		all.follow = j.follower
+	}
+	return all, nil
 }
 
 // commands runs a command for each item.
@@ -90,6 +95,7 @@ type commands struct {
 	timeout  time.Duration // 0: none
 	stops    *stops
 	failures *failures
+	follow   func(s subject) *follower // nil unless -line-buffer
 	room     room
 }
 
@@ -108,7 +114,7 @@ const killAfter = 2 * time.Second
 func (c *commands) run(ctx context.Context, s subject) (out output, err error) {
 	c.room.use(ctx, func() (nothingLeft bool) {
 		var began bool
-		out, began, err = c.once(ctx, c.expand(s))
+		out, began, err = c.once(ctx, s)
 		return !began && isScarce(err)
 	})
 	if err != nil && ctx.Err() == nil {
@@ -120,12 +126,14 @@ func (c *commands) run(ctx context.Context, s subject) (out output, err error) {
 // The causes for which a command is cancelled.
 var (
 	errTimeout = errors.New("-timeout")
+	errUnread  = errors.New("its output could not be printed")
 	errAsks    = errors.New("it asks for input on the terminal, and would wait for ever: commands that run beside each other get none. See to it that it need not ask, as ssh -o BatchMode=yes and sudo -n do, or use xargs")
 )
 
 // once runs a command once. It writes to files: then its end is the end of the command, as for
 // a shell, although children of it may be running and may write on.
-func (c *commands) once(ctx context.Context, args []string) (out output, began bool, err error) {
+func (c *commands) once(ctx context.Context, s subject) (out output, began bool, err error) {
+	args := c.expand(s)
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	cmd := exec.CommandContext(ctx, args[0], args[1:]...)
@@ -149,8 +157,17 @@ func (c *commands) once(ctx context.Context, args []string) (out output, began b
 		}
 		return out, false, err
 	}
-	err = c.wait(ctx, cancel, cmd)
-	switch broken := errors.Join(out.stdout.adopt(stdout), out.stderr.adopt(stderr)); {
+	var broken error
+	if c.follow != nil {
+		end := c.follow(s).follow(stdout, stderr, func() { cancel(errUnread) })
+		err = c.wait(ctx, cancel, cmd)
+		out.unprinted = end()
+		broken = errors.Join(out.unprinted, drop(stdout), drop(stderr))
+	} else {
+		err = c.wait(ctx, cancel, cmd)
+		broken = errors.Join(out.stdout.adopt(stdout), out.stderr.adopt(stderr))
+	}
+	switch {
 	case broken == nil:
 	case err == nil:
 		err = fmt.Errorf("its output: %w", broken)
@@ -175,7 +192,7 @@ func (c *commands) wait(ctx context.Context, cancel context.CancelCauseFunc, cmd
 	switch cause := context.Cause(ctx); cause { // else it would say "signal: terminated"
 	case errTimeout:
 		return timeoutError{err}
-	case errAsks:
+	case errAsks, errUnread:
 		return sluice.Permanent(cause)
 	}
 	return fmt.Errorf("%w (%w)", ctx.Err(), err)

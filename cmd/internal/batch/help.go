@@ -41,7 +41,8 @@ so an item is always one argument. With a shell, pass the item as an argument of
 	sh -c 'echo "$1"' sh {}
 
 A command fails if its exit status is not 0. The output of an item is printed in one piece when the
-item is done. The output of attempts that are retried is dropped.
+item is done, or with -line-buffer while the command runs. Without that, the output of attempts that
+are retried is dropped.
 
 Commands get no input: stdin is empty, and one that asks on the terminal, such as for a password,
 is ended (on Linux; elsewhere it waits until -timeout). If the system has too few file handles or

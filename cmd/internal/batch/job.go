@@ -9,6 +9,7 @@ import (
 	"log"
 	"os"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -28,6 +29,8 @@ type job struct {
 	tally    batch.Tally
 	slots    slots // the numbers for {%}
 	hosts    hosts
+	show     *cli.Display
+	printing sync.Mutex // of lines while commands run
 	failures failures
 	stops    stops
 
@@ -108,7 +111,8 @@ func (j *job) run(args []string, stdout, stderr *os.File) int {
 	if j.o.results == "" && leadsNowhere(stdout) {
 		fmt.Fprintln(stderr, name+": stdout is closed: outputs are dropped; -results keeps them")
 	}
-	show := cli.NewDisplay(name, stdout, stderr, j.o.quiet, j.progress())
+	j.show = cli.NewDisplay(name, stdout, stderr, j.o.quiet, j.progress())
+	show := j.show
 	log.SetFlags(0)
 	log.SetOutput(show.PackageLog())
 	interrupts := cli.CatchInterrupts(show.Log)
@@ -210,9 +214,28 @@ func (j *job) do(ctx context.Context, it item) (output, error) {
 	return out, err
 }
 
+// follower prints the lines of a command while it runs.
+func (j *job) follower(s subject) *follower {
+	f := &follower{print: func(to stream, b []byte) error {
+		j.printing.Lock()
+		defer j.printing.Unlock()
+		return j.show.Print([...]io.Writer{toStderr: j.show.Stderr, toStdout: j.show.Stdout}[to], b)
+	}}
+	if j.o.tag {
+		f.tag = j.tagOf(strings.Join(s.items, " "))
+	}
+	return f
+}
+
+// tagOf is what begins each line of an output with -tag.
+func (j *job) tagOf(name string) []byte { return []byte(cli.Plain(name, cli.MostOfItem) + "\t") }
+
 // print writes what came of an item, in one piece each.
 func (j *job) print(show *cli.Display, r batch.Result[item, output]) error {
 	defer r.Out.close()
+	if err := r.Out.unprinted; err != nil {
+		return err
+	}
 	if errors.Is(r.Err, batch.ErrUnfinished) {
 		return nil // the report counts them
 	}
@@ -239,7 +262,7 @@ func (j *job) printOutput(show *cli.Display, r batch.Result[item, output]) error
 			if err := to.s.endLine(); err != nil { // or the next tag would not begin a line
 				return err
 			}
-			tagged := tagger{tag: []byte(cli.Plain(j.name(r.In), cli.MostOfItem) + "\t"), write: write, begin: true}
+			tagged := tagger{tag: j.tagOf(j.name(r.In)), write: write, begin: true}
 			write = tagged.add
 		}
 		if err := to.s.each(write); err != nil {

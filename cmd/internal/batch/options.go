@@ -39,8 +39,10 @@ type options struct {
 	live      string // an address, "" for none
 	liveToken string // a file, "" for none
 	ordered   bool
-	quiet     bool
-	dryRun    bool
+
+	lineBuffer bool
+	quiet      bool
+	dryRun     bool
 
 	log       string // "" for none
 	key       string // item or seq
@@ -108,6 +110,7 @@ func newFlags() *flags {
 
 	set.Group("Output")
 	set.Bool(&f.ordered, "ordered", false, "print outputs in the order of the input")
+	set.Bool(&f.lineBuffer, "line-buffer", false, "print each line of a command while it runs\nAlso of attempts that fail and are retried. Otherwise the output of an item is printed in one piece at its end.")
 	set.Bool(&f.tag, "tag", false, "begin each line of an output with the item and a tab")
 	set.String(&f.results, "results", "", "write outputs to files in this `folder` instead of printing them\nThey are 1.out and 1.err for the first item.")
 	set.String(&f.summary, "summary", "", "write the counts and times to a `file` at the end, as JSON")
@@ -130,7 +133,7 @@ func newFlags() *flags {
 var others = map[string]string{
 	"j": "jobs", "P": "jobs", "max-procs": "jobs", "a": "in", "arg-file": "in", "0": "null", "C": "colsep",
 	"k": "ordered", "keep-order": "ordered", "joblog": "log", "delay": "rate", "N": "n", "max-args": "n", "max-replace-args": "n",
-	"retry": "retries",
+	"retry": "retries", "linebuffer": "line-buffer", "lb": "line-buffer", "u": "line-buffer", "ungroup": "line-buffer",
 }
 
 // parseOptions returns flag.ErrHelp for -h and -help, and otherwise errors that
@@ -167,6 +170,12 @@ func (f *flags) check(args []string) (options, error) {
 		return o, fmt.Errorf("-n %d: must be above 0", o.shape.n)
 	case o.shape.n > 1 && o.shape.colsep != "":
 		return o, errors.New("-n and -colsep: give only one of them")
+	case o.lineBuffer && o.ordered:
+		return o, errors.New("-line-buffer and -ordered: give only one of them")
+	case o.lineBuffer && o.results != "":
+		return o, errors.New("-line-buffer and -results: give only one of them")
+	case o.lineBuffer && given["url"]:
+		return o, errors.New("-line-buffer is for commands: leave out -url or -line-buffer")
 	case o.aside < 0:
 		return o, fmt.Errorf("-aside %d: must not be negative", o.aside)
 	case o.maxWait <= 0:

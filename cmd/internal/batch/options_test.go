@@ -51,6 +51,7 @@ func TestParseOptionsRefuses(t *testing.T) {
 		"-bogus": "bogus", "-rate 5 -- x": "did you mean 5/s?", "-rate 0.5/s -- x": "did you mean 1/2s?", "-timeout 5 -- x": "did you mean 5s?",
 		"echo {} ::: a b": "did you mean\n\tprintf '%s\\n' a b | sluice batch -- echo '{}'", "echo ::: 1 2 3 4": "1 2 3 … |", "echo :::: f g": "cat f g | sluice batch -- echo",
 		"-max-time -1s -url http://h/{}": "-max-time -1s", "-max-time 1s -- x": "without -url", "-max-body 1M -- x": "without -url", "-max-body much -url http://h/{}": "want bytes",
+		"-line-buffer -ordered -- x": "only one", "-line-buffer -results d -- x": "only one", "-line-buffer -url http://h/{}": "for commands",
 		"-key x -- x": "item or seq", "-aside -1 -url http://h/{}": "-aside -1",
 	} {
 		_, err := parseOptions(strings.Fields(args))

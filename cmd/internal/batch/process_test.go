@@ -64,8 +64,17 @@ func (p *printed) until(text string) {
 // start starts the program in a folder. Its input stays open until it is closed.
 func start(t *testing.T, dir string, args ...string) *process {
 	t.Helper()
+	return startInto(t, dir, nil, args...)
+}
+
+// startInto is start with another stdout than the one that process has, unless that is nil.
+func startInto(t *testing.T, dir string, stdout *os.File, args ...string) *process {
+	t.Helper()
 	p := &process{cmd: exec.CommandContext(t.Context(), binary, args...), stdout: newPrinted(), stderr: newPrinted()}
 	p.cmd.Dir, p.cmd.Stdout, p.cmd.Stderr = dir, p.stdout, p.stderr
+	if stdout != nil {
+		p.cmd.Stdout = stdout
+	}
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	var err error
 	if p.stdin, err = p.cmd.StdinPipe(); err != nil {

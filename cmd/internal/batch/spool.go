@@ -54,6 +54,17 @@ func (s *spool) adopt(file *os.File) error {
 	return errors.Join(full, err)
 }
 
+// drop closes a file that was printed. It returns an error if that may not have been all, because
+// the disk is full.
+func drop(file *os.File) error {
+	defer closeTemp(file)
+	info, err := file.Stat()
+	if err != nil {
+		return err
+	}
+	return isFull(info.Size())
+}
+
 // isFull returns an error if the disk of temporary files is full, as far as an output of size
 // bytes may have been cut by that: a command need not notice. What is cut ends with a block, so
 // other outputs cost no look.
