@@ -93,6 +93,27 @@ case $1 in
 *g*) test -e "seen$1" || { touch "seen$1"; exit 1; } ;;
 esac`
 
+// Of commands only those are retried that end as -retry-on says.
+func TestBinaryRetryOn(t *testing.T) {
+	for _, tt := range []struct {
+		on, command string
+		runs        int
+	}{
+		{"75", "exit 75", 3}, {"75", "exit 1", 1}, {"1-3,75", "exit 2", 3}, {"143", "kill -TERM $$", 3}, {"75", "kill -TERM $$", 1},
+		{"timeout", "exec sleep 60", 3}, {"143", "exec sleep 60", 1}, {"timeout", "exit 1", 1}, {"1xx,timeout", "exit 101", 3},
+	} {
+		dir := t.TempDir()
+		timeout := "1h"
+		if strings.Contains(tt.command, "sleep") {
+			timeout = "50ms"
+		}
+		runIn(t, dir, "a\n", "-retries", "2", "-backoff", "1ms", "-timeout", timeout, "-retry-on", tt.on, "-log", "run.jsonl", "--", "sh", "-c", tt.command).want(t, 1, "")
+		if log := readLog(t, dir); len(log) != 1 || log[0].Attempts != tt.runs {
+			t.Errorf("-retry-on %s: %q, want %d attempts: %+v", tt.on, tt.command, tt.runs, log)
+		}
+	}
+}
+
 // Some fail: the status, the retries, what is printed, and what is done about
 // it in each mode.
 func TestBinaryFailuresAndModes(t *testing.T) {

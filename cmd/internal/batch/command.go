@@ -83,6 +83,9 @@ func (c command) start(j *job) (runner, error) {
 	}
 	closeTemp(file)
 	all := &commands{command: c, timeout: j.o.timeout, stops: &j.stops, failures: &j.failures}
+	if given := &j.o.retryOn; given.text != "" {
+		all.retryOn = given
+	}
 	if j.o.lineBuffer {
 		all.follow = j.follower
 	}
@@ -96,6 +99,7 @@ type commands struct {
 	stops    *stops
 	failures *failures
 	follow   func(s subject) *follower // nil unless -line-buffer
+	retryOn  *retryOn                  // nil for all
 	room     room
 }
 
@@ -119,6 +123,9 @@ func (c *commands) run(ctx context.Context, s subject) (out output, err error) {
 	})
 	if err != nil && ctx.Err() == nil {
 		c.failures.add("", reason(err))
+		if c.retryOn != nil && !c.retryOn.covers(err) {
+			err = sluice.Permanent(err)
+		}
 	}
 	return out, err
 }

@@ -173,6 +173,8 @@ func (w web) start(j *job) (runner, error) {
 	transport, err := sluicehttp.New(d, sluicehttp.Config{
 		Gate:  sluice.Config{Parent: j.gate},
 		Retry: j.o.policy(),
+
+		AlsoRetry: j.o.retryOn.statuses(),
 	})
 	if err != nil {
 		return nil, err

@@ -441,6 +441,25 @@ func TestBinaryURL_Unsolicited(t *testing.T) {
 	}
 }
 
+// -retry-on adds statuses to those that are retried.
+func TestBinaryURL_RetryOn(t *testing.T) {
+	a := serve(t, func(w http.ResponseWriter, r *http.Request, _ int) {
+		switch r.URL.Path {
+		case "/unimplemented":
+			w.WriteHeader(http.StatusNotImplemented)
+		case "/gone":
+			w.WriteHeader(http.StatusGone)
+		default:
+			w.WriteHeader(http.StatusNotFound)
+		}
+	})
+	args := []string{"-jobs", "1", "-retries", "1", "-backoff", "1ms", "-url", a.URL + "/{}"}
+	runIn(t, t.TempDir(), "missing\n", args...).want(t, 1, "")
+	a.want(t, map[string]int{"/missing": 1})
+	runIn(t, t.TempDir(), "missing\ngone\nunimplemented\n", append([]string{"-retry-on", "404,5xx"}, args...)...).want(t, 1, "", "3 failed")
+	a.want(t, map[string]int{"/missing": 3, "/gone": 1, "/unimplemented": 1})
+}
+
 // -timeout bounds the silence before the header of a response.
 func TestBinaryURL_NoResponse(t *testing.T) {
 	a := serve(t, func(w http.ResponseWriter, r *http.Request, _ int) { <-r.Context().Done() })

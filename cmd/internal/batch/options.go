@@ -41,6 +41,7 @@ type options struct {
 	ordered   bool
 
 	lineBuffer bool
+	retryOn    retryOn
 	quiet      bool
 	dryRun     bool
 
@@ -90,6 +91,7 @@ func newFlags() *flags {
 
 	set.Group("Failures")
 	set.Int(&f.retries, "retries", 3, "how many `times` a failed item is retried")
+	set.Var(&f.retryOn, "retry-on", "after which `statuses` an item is retried, such as 75,100-110,timeout\nThen a command that ends with another one fails at once; 128 and more are those of signals, timeout is what -timeout ends. With -url they are further ones, such as 404,409 or 4xx: 429, 503 and the like are retried anyway.")
 	set.Var(cli.Duration(&f.backoff), "backoff", "the longest `wait` before the first retry\nIt doubles with each, up to 30s, and is random below that.")
 	set.Var(cli.Duration(&f.timeout), "timeout", "the longest `time` that a command may take, or that a server may be silent\nWith -url it bounds the silence before the header of the response and in its body. 0 is no limit, which is the default of commands; that of -url is 1m.")
 	set.Func("halt", "when to stop early, such as `soon,fail=10%`\nSoon begins nothing more, now also cancels running items; with fail=3, fail=10% or success=100.", func(s string) (err error) {
@@ -203,6 +205,12 @@ func (f *flags) check(args []string) (options, error) {
 			return o, fmt.Errorf("-url and a command, %q: give only one of them", command[0])
 		}
 		o.shape.joint = ","
+		if o.retryOn.timeout {
+			return o, errors.New("-retry-on timeout is for commands: with -url calls without a response are retried anyway")
+		}
+		if err := o.retryOn.within(400, 599); err != nil {
+			return o, err
+		}
 		f.web.shape = o.shape
 		o.task, err = f.web.check()
 		return o, err
@@ -211,6 +219,9 @@ func (f *flags) check(args []string) (options, error) {
 		if given[name] {
 			return o, fmt.Errorf("-%s without -url", name)
 		}
+	}
+	if err := o.retryOn.within(1, 255); err != nil {
+		return o, err
 	}
 	if err := foreign(args, f.set.Args()); err != nil {
 		return o, err

@@ -52,6 +52,8 @@ func TestParseOptionsRefuses(t *testing.T) {
 		"echo {} ::: a b": "did you mean\n\tprintf '%s\\n' a b | sluice batch -- echo '{}'", "echo ::: 1 2 3 4": "1 2 3 … |", "echo :::: f g": "cat f g | sluice batch -- echo",
 		"-max-time -1s -url http://h/{}": "-max-time -1s", "-max-time 1s -- x": "without -url", "-max-body 1M -- x": "without -url", "-max-body much -url http://h/{}": "want bytes",
 		"-line-buffer -ordered -- x": "only one", "-line-buffer -results d -- x": "only one", "-line-buffer -url http://h/{}": "for commands",
+		"-retry-on x -- x": "want statuses", "-retry-on 75,,76 -- x": "want statuses", "-retry-on 9-3 -- x": "want statuses", "-retry-on 0 -- x": "0 is not from 1", "-retry-on 75-256 -- x": "256 is not",
+		"-retry-on 75 -url http://h/{}": "75 is not from 400", "-retry-on timeout -url http://h/{}": "for commands", "-retry-on 6xx -url http://h/{}": "699 is not from 400 to 599", "-retry-on -1 -- x": "want statuses", "-retry-on 99999999999 -- x": "want statuses",
 		"-key x -- x": "item or seq", "-aside -1 -url http://h/{}": "-aside -1",
 	} {
 		_, err := parseOptions(strings.Fields(args))
