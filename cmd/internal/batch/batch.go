@@ -45,6 +45,9 @@ func run(args []string, stdin, stdout, stderr *os.File) (status int, err error) 
 	// Close returns an error that the job has reported already, or one that comes too
 	// late to be reported: the last second may be run again after a power loss.
 	defer j.log.close()
+	if j.records != nil {
+		defer j.records.Close() // each line has been written
+	}
 	stopLive, err := j.serveLive(stderr)
 	if err != nil {
 		return 0, err

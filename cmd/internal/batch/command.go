@@ -15,6 +15,8 @@ import (
 // An output is what an item prints.
 type output struct {
 	stdout, stderr spool
+	response       int   // the status of the response, 0 if there is none
+	ended          bool  // a command has ended
 	unprinted      error // why it was not printed with -line-buffer, or nil
 }
 
@@ -181,6 +183,7 @@ func (c *commands) once(ctx context.Context, s subject) (out output, began bool,
 	default:
 		err = fmt.Errorf("%w; its output: %w", err, broken)
 	}
+	out.ended = true
 	return out, true, err
 }
 

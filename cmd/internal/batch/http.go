@@ -201,7 +201,7 @@ func (c *caller) call(ctx context.Context, t *trip, s subject) (output, error) {
 		last := report.Last()
 		if errors.Is(last.Why, sluice.ErrServerWait) {
 			// The item has not failed: the server wants no calls for a long time.
-			return output{}, &sluice.RetryError{Gate: last.Key, Last: failure, Why: last.Why, Attempts: len(last.Attempts), RetryAt: last.RetryAt}
+			return output{response: resp.StatusCode}, &sluice.RetryError{Gate: last.Key, Last: failure, Why: last.Why, Attempts: len(last.Attempts), RetryAt: last.RetryAt}
 		}
 		why := last.Why
 		switch why {
@@ -213,9 +213,11 @@ func (c *caller) call(ctx context.Context, t *trip, s subject) (output, error) {
 		if last.Why == nil { // the answer is as good as any: it would be the same again
 			failure = finalError{failure}
 		}
-		return output{}, failure
+		return output{response: resp.StatusCode}, failure
 	}
-	return c.readBody(t, resp, s)
+	out, err := c.readBody(t, resp, s)
+	out.response = resp.StatusCode
+	return out, err
 }
 
 // A finalError reports to batch that an item has failed for good, even if the batch

@@ -30,6 +30,7 @@ type job struct {
 	slots    slots // the numbers for {%}
 	hosts    hosts
 	show     *cli.Display
+	records  *os.File   // of -jsonl, or nil
 	printing sync.Mutex // of lines while commands run
 	failures failures
 	stops    stops
@@ -81,6 +82,9 @@ func newJob(o options, in *input) (*job, error) {
 	if err := o.tryTheSummary(); err != nil {
 		return nil, fmt.Errorf("-summary: %w", err)
 	}
+	if j.records, err = o.openRecords(); err != nil {
+		return nil, fmt.Errorf("-jsonl: %w", err)
+	}
 	if o.log != "" {
 		config := o.task.config()
 		if o.key == "seq" { // all items would have other names
@@ -101,6 +105,10 @@ func newJob(o options, in *input) (*job, error) {
 		case err != nil:
 			return nil, fmt.Errorf("-log: %s", strings.TrimPrefix(err.Error(), "batch: "))
 		}
+	}
+	if err := j.beginRecords(); err != nil {
+		j.log.close()
+		return nil, fmt.Errorf("-jsonl: %w", err)
 	}
 	return j, nil
 }
@@ -242,6 +250,9 @@ func (j *job) print(show *cli.Display, r batch.Result[item, output]) error {
 	if err := j.printOutput(show, r); err != nil {
 		return err
 	}
+	if err := j.record(r); err != nil {
+		return err
+	}
 	if r.Err != nil {
 		show.Log(fmt.Sprintf("%s failed: %s", cli.Plain(cli.Quote(j.name(r.In)), cli.MostOfItem), reason(r.Err)))
 	}
@@ -257,6 +268,9 @@ func (j *job) printOutput(show *cli.Display, r batch.Result[item, output]) error
 		w io.Writer
 		s *spool
 	}{{show.Stderr, &r.Out.stderr}, {show.Stdout, &r.Out.stdout}} {
+		if j.o.jsonl == "-" && to.w == show.Stdout {
+			continue // it has the lines of -jsonl
+		}
 		write := func(b []byte) error { return show.Print(to.w, b) }
 		if j.o.tag {
 			if err := to.s.endLine(); err != nil { // or the next tag would not begin a line

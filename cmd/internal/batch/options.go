@@ -41,6 +41,7 @@ type options struct {
 	ordered   bool
 
 	lineBuffer bool
+	jsonl      string // a file, - for stdout, "" for none
 	retryOn    retryOn
 	quiet      bool
 	dryRun     bool
@@ -115,6 +116,7 @@ func newFlags() *flags {
 	set.Bool(&f.lineBuffer, "line-buffer", false, "print each line of a command while it runs\nAlso of attempts that fail and are retried. Otherwise the output of an item is printed in one piece at its end.")
 	set.Bool(&f.tag, "tag", false, "begin each line of an output with the item and a tab")
 	set.String(&f.results, "results", "", "write outputs to files in this `folder` instead of printing them\nThey are 1.out and 1.err for the first item.")
+	set.String(&f.jsonl, "jsonl", "", "write a line of JSON for each item that is done to a `file`\nWith its status, its attempts and its times. With -resume and the like it is continued, otherwise overwritten. - is stdout, which then has no outputs.")
 	set.String(&f.summary, "summary", "", "write the counts and times to a `file` at the end, as JSON")
 	set.Bool(&f.quiet, "quiet", false, "show no progress")
 	set.Bool(&f.dryRun, "dry-run", false, "print what would be run, and run nothing\nWhatever is in the log.")
@@ -176,6 +178,8 @@ func (f *flags) check(args []string) (options, error) {
 		return o, errors.New("-line-buffer and -ordered: give only one of them")
 	case o.lineBuffer && o.results != "":
 		return o, errors.New("-line-buffer and -results: give only one of them")
+	case o.lineBuffer && o.jsonl == "-":
+		return o, errors.New("-line-buffer and -jsonl -: give only one of them, or -jsonl a file")
 	case o.lineBuffer && given["url"]:
 		return o, errors.New("-line-buffer is for commands: leave out -url or -line-buffer")
 	case o.aside < 0:
