@@ -4,7 +4,7 @@
 //	go run ./cmd/sluice crawl -pages 50 https://example.com/
 //	go run ./cmd/sluice help
 //
-// Each command is a package of its own, below cmd/internal; what they share is in cmd/internal/cli.
+// Each command is a package of its own, below cmd/internal; they share cmd/internal/cli.
 package main
 
 import (

@@ -15,7 +15,7 @@ var binary string
 
 func TestMain(m *testing.M) { os.Exit(built.Test(m, "sluice", &binary, main)) }
 
-// run runs the program in a folder of its own.
+// run runs the program in a directory of its own.
 func run(t *testing.T, stdin string, args ...string) (status int, stdout, stderr string) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), binary, args...)

@@ -119,7 +119,7 @@ func TestManual(t *testing.T) {
 	}
 }
 
-// What bash completes.
+// bash completes commands, flags, their values and programs.
 func TestCompletion_Bash(t *testing.T) {
 	bash, err := exec.LookPath("bash")
 	if err != nil {
@@ -137,7 +137,7 @@ func TestCompletion_Bash(t *testing.T) {
 	}
 	for _, tt := range []struct {
 		words string // as bash splits them; the last one is completed, _ is an empty one
-		want  string // some of what is proposed
+		want  string // some of the proposals
 		not   string
 	}{
 		{"_", "batch crawl help man completion version", "-rate"},
@@ -229,7 +229,7 @@ func TestCompletion_OtherShells(t *testing.T) {
 	}
 }
 
-// What is called wrongly says what was meant, and ends with the status for that.
+// A wrong call names the right one, and ends with the status for that.
 func TestUsage(t *testing.T) {
 	for _, tt := range []struct {
 		args           string

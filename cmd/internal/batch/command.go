@@ -208,7 +208,7 @@ func (c *commands) wait(ctx context.Context, cancel context.CancelCauseFunc, cmd
 	return fmt.Errorf("%w (%w)", ctx.Err(), err)
 }
 
-// A timeoutError is that of a command that -timeout has ended.
+// A timeoutError says that -timeout has ended a command.
 type timeoutError struct{ error }
 
 func (e timeoutError) Error() string   { return "it took longer than -timeout" }

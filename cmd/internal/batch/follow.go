@@ -11,12 +11,12 @@ import (
 	"github.com/sluice-go/sluice/cmd/internal/cli"
 )
 
-// followEvery is how often the output of a command that runs is looked at.
+// followEvery is the interval at which the output of a command that runs is looked at.
 const followEvery = 100 * time.Millisecond
 
 // A follower prints, with -line-buffer, the lines of a command while it runs. It reads the files
-// that the command writes to, so that the end of the command is still its own end, and not that of
-// the children that it leaves behind.
+// that the command writes to, so that the end of the command is still its own end, and children that
+// it leaves behind do not matter.
 type follower struct {
 	print func(to stream, line []byte) error
 	tag   []byte // begins each line
@@ -27,7 +27,7 @@ type follower struct {
 	broken error       // of print; nothing is printed after it
 }
 
-// A stream is what a command writes to.
+// A stream is stdout or stderr of a command.
 type stream int
 
 const (
@@ -35,10 +35,10 @@ const (
 	toStdout
 )
 
-// mostOfLine is how much of a line is waited for: what is longer is printed in pieces.
+// mostOfLine is the longest line that is printed in one piece.
 const mostOfLine = 1 << 20
 
-// look prints the lines that are complete, and at the end of the command what is left, which gets
+// look prints the lines that are complete, and at the end of the command the rest, which gets
 // a newline if it has none.
 func (f *follower) look(atEnd bool) error {
 	f.mu.Lock()
@@ -58,7 +58,7 @@ func (f *follower) look(atEnd bool) error {
 	return f.broken
 }
 
-// piece prints the lines that are next, and returns how many bytes they have.
+// piece prints the lines that are next, and returns their length in bytes.
 func (f *follower) piece(to stream, atEnd bool) (n int, err error) {
 	info, err := f.files[to].Stat()
 	if err != nil || info.Size() <= f.at[to] {
@@ -91,7 +91,7 @@ func (f *follower) piece(to stream, atEnd bool) (n int, err error) {
 }
 
 // follow prints the lines of a command that writes to files until its end, when end is called,
-// which returns why something could not be printed. Then broken was called, too.
+// which returns why something could not be printed. Then broken was called.
 func (f *follower) follow(stdout, stderr *os.File, broken func()) (end func() error) {
 	f.files = [2]*os.File{toStderr: stderr, toStdout: stdout}
 	stop := cli.Every(followEvery, func() {

@@ -2,7 +2,7 @@ package batch
 
 import "github.com/sluice-go/sluice/cmd/internal/cli"
 
-// name begins what the command prints for people.
+// name begins each line for people.
 const name = cli.Program + " batch"
 
 // Command is sluice batch.
@@ -83,6 +83,6 @@ attempt took.
 		{Status: cli.ExitUsage, Text: "the job could not begin"},
 		{Status: cli.ExitStopped, Text: "it stopped before the end; -resume goes on"},
 		{Status: cli.ExitInterrupted, Text: "it was interrupted; -resume goes on"},
-		{Status: cli.ExitPipe, Text: "its output is no longer read, as by head"},
+		{Status: cli.ExitPipe, Text: "its output is no longer read, such as behind head"},
 	},
 }

@@ -108,7 +108,7 @@ func (m moment) eta(then moment) (time.Duration, bool) {
 	return eta, true
 }
 
-// progressEvery is how often a terminal is drawn.
+// progressEvery is the interval at which a terminal is drawn.
 const progressEvery = 200 * time.Millisecond
 
 // progress shows how the job is going: a bar, the numbers below it, and a line for each pause.

@@ -13,12 +13,12 @@ import (
 	"github.com/sluice-go/sluice/batch"
 )
 
-// A record is what -jsonl writes of an item. Times are in milliseconds.
+// A record is the line of -jsonl for an item. Times are in milliseconds.
 type record struct {
 	Seq      int64      `json:"seq"`
 	Item     string     `json:"item"`
 	OK       bool       `json:"ok"`
-	Status   *int       `json:"status,omitempty"` // of the last attempt: the exit status, or that of the response; none if there was none
+	Status   *int       `json:"status,omitempty"` // of the last attempt: the exit status or the status of the response, if any
 	Attempts int        `json:"attempts"`
 	Start    *time.Time `json:"start,omitempty"` // of the first attempt
 	Late     float64    `json:"late_ms"`         // that it began later than by -rate

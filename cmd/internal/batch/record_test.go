@@ -80,7 +80,7 @@ func TestBinaryJSONL(t *testing.T) {
 	}
 }
 
-// On stdout there are no outputs between the lines. A signal has the status that shells give it,
+// On stdout there are no outputs between the lines. A signal has 128 and its number,
 // and a program that cannot run has none.
 func TestBinaryJSONL_Stdout(t *testing.T) {
 	r := runIn(t, t.TempDir(), "exit 3\nkill -TERM $$\necho <x>\n", "-jsonl", "-", "-retries", "0", "--", "sh", "-c", "{}")

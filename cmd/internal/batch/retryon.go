@@ -10,15 +10,15 @@ import (
 	"syscall"
 )
 
-// A retryOn is the value of -retry-on: statuses of commands or of responses. Its zero value is that of
-// a flag that was not given.
+// A retryOn is the value of -retry-on: statuses of commands or of responses. It is zero if the flag was
+// not given.
 type retryOn struct {
 	text    string
 	spans   []span
 	timeout bool // what -timeout ended, too
 }
 
-// A span is that of statuses from one to another one, both included.
+// A span has the statuses from one to another one, both included.
 type span struct{ from, to int }
 
 func (r *retryOn) Set(text string) error {
@@ -79,7 +79,7 @@ func (r *retryOn) has(status int) bool {
 	return slices.ContainsFunc(r.spans, func(s span) bool { return s.from <= status && status <= s.to })
 }
 
-// statuses returns those of responses that are to be retried. 501 says that it would be the same
+// statuses returns the statuses of responses to be retried. 501 says that it would be the same
 // again.
 func (r *retryOn) statuses() (all []int) {
 	for status := 400; status <= 599; status++ {
@@ -99,8 +99,7 @@ func (r *retryOn) covers(err error) bool {
 	return !ok || r.has(exitStatus(exit))
 }
 
-// exitStatus is that of a command; 128 and the number of a signal if one ended it, as shells have
-// it.
+// exitStatus returns the status of a command; 128 and the number of the signal if one ended it.
 func exitStatus(exit *exec.ExitError) int {
 	if status, ok := exit.Sys().(syscall.WaitStatus); ok && status.Signaled() {
 		return 128 + int(status.Signal())

@@ -8,7 +8,7 @@ import (
 	"unicode/utf8"
 )
 
-// A bar is the last lines on a terminal, which are drawn again and again. Other text is written
+// A bar is the last lines on a terminal, which are drawn again and again. Other lines are written
 // above them.
 type bar struct {
 	w     io.Writer
@@ -18,7 +18,7 @@ type bar struct {
 
 	mu    sync.Mutex
 	drawn []int // the widths of the lines that are on the terminal
-	ended bool  // text goes below the last lines
+	ended bool  // others write below the last lines
 }
 
 // draw writes text, which is empty or ends with a newline, and the current lines below it, in
@@ -78,7 +78,7 @@ func (b *bar) hold() (resume func()) {
 	}
 }
 
-// mostRows bounds the lines that one text is wrapped into.
+// mostRows bounds the rows that one line is wrapped into.
 const mostRows = 4
 
 // wrap breaks a line at its spaces into lines of at most width columns. The last one is cut.
@@ -113,7 +113,7 @@ func trailing(word string) int {
 
 var colors = strings.NewReplacer("\x1b[31m", "", "\x1b[0m", "")
 
-// Columns returns how many columns a line takes, which may have colours.
+// Columns returns the width of a line, which may have colours.
 func Columns(line string) int { return utf8.RuneCountInString(colors.Replace(line)) }
 
 // cutPainted cuts a line that would wrap. If it is cut, it loses its colours.

@@ -17,7 +17,7 @@ const Program = "sluice"
 // A Command is one of the program, such as sluice batch. Its help, its manual page and its
 // completion are made from it.
 type Command struct {
-	Name     string   // as it is typed
+	Name     string   // as typed
 	Short    string   // what it does, to follow its name: "runs a command for each line"
 	Usage    []string // what may follow its name, one way each
 	Examples []Example
@@ -26,15 +26,15 @@ type Command struct {
 	Exits    []Exit        // the statuses that it ends with, in order; 0 included
 	Operands Operands
 
-	// Run runs it and returns the exit status. args are those of the program: its name, that of
-	// the command, and what follows. An error is why it could not begin.
+	// Run runs it and returns the exit status. args is os.Args: the program, the command, and
+	// its arguments. An error is why it could not begin.
 	Run func(args []string, stdin, stdout, stderr *os.File) (status int, err error)
 }
 
-// An Example is a command line, with what it does.
+// An Example is a command line, with its purpose.
 type Example struct{ What, Line string }
 
-// A Section is a part of a text. Text has paragraphs, with an empty line between them; lines that
+// A Section is a part of the help. Text has paragraphs, with an empty line between them; lines that
 // begin with a tab are to be printed as they are. Terms follow it.
 type Section struct {
 	Title string
@@ -42,16 +42,16 @@ type Section struct {
 	Terms []Term
 }
 
-// A Term is explained by a text.
+// A Term and its explanation.
 type Term struct{ Name, Text string }
 
-// Operands are what follows the flags of a command, to be completed.
+// Operands are the arguments behind the flags of a command, to be completed.
 type Operands struct {
 	Program bool     // the name of a program, and its arguments
 	Words   []string // one of these
 }
 
-// ErrUsage is what flags that make no sense match.
+// ErrUsage is matched by errors about flags that make no sense.
 var ErrUsage = errors.New("invalid flags")
 
 // usageError is one that matches ErrUsage and says everything itself.
@@ -87,19 +87,18 @@ func (c *Command) Execute(args []string, stdin, stdout, stderr *os.File) int {
 	return ExitUsage
 }
 
-// FullName is that of the command behind the one of the program. What it prints begins with it.
+// FullName is the name of the program and of the command. Its messages begin with it.
 func (c *Command) FullName() string { return strings.TrimSpace(Program + " " + c.Name) }
 
-// An App is the program: all commands, and the texts about all of them.
+// An App is the program: all commands, and the help about all of them.
 type App struct {
 	Short    string // what it does, to follow its name
 	Commands []*Command
 	Sections []Section         // of its manual page
-	Others   map[string]string // names that commands have in other programs, and what they are here
+	Others   map[string]string // names that commands have in other programs, and their names here
 }
 
-// Main runs the command that args name, and returns the exit status. args are those of the
-// program.
+// Main runs the command that args name, and returns the exit status. args is os.Args.
 func (a *App) Main(args []string, stdin, stdout, stderr *os.File) int {
 	name := ""
 	if len(args) > 1 {
@@ -138,7 +137,7 @@ func (a *App) find(name string) (*Command, error) {
 	return nil, fmt.Errorf("no command %q", name)
 }
 
-// names are those of the commands.
+// names returns the names of the commands.
 func (a *App) names() (names []string) {
 	for _, c := range a.Commands {
 		names = append(names, c.Name)

@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// AddCommon adds what every program of commands has: its version, its texts and its completion.
+// AddCommon adds the commands of every program: its version, its help and its completion.
 // It comes after the other commands.
 func (a *App) AddCommon() {
 	about := a.names()
@@ -61,7 +61,7 @@ func (a *App) AddCommon() {
 	})
 }
 
-// noFlags parses the arguments of a command without flags, and returns what follows, at most so
+// noFlags parses the arguments of a command without flags, and returns the rest, at most so
 // many.
 func noFlags(args []string, most int) ([]string, error) { return operands(NewFlags(), args, most) }
 
@@ -117,7 +117,7 @@ func (a *App) runMan(args []string, _, stdout, _ *os.File) (int, error) {
 	return 0, c.WriteManual(stdout, a)
 }
 
-// writeManuals writes a file for each page into a folder.
+// writeManuals writes a file for each page into a directory.
 func (a *App) writeManuals(dir string) error {
 	if err := os.MkdirAll(dir, 0o777); err != nil {
 		return err

@@ -7,10 +7,10 @@ import (
 	"strings"
 )
 
-// Shells are those that completion can be written for.
+// Shells can complete command lines by a script of WriteCompletion.
 var Shells = []string{"bash", "zsh", "fish"}
 
-// What the value of a flag is, for a shell.
+// The values of flags that completion distinguishes.
 const (
 	kindNone   = ""  // the flag has none
 	kindOther  = "-" // nothing that can be completed
@@ -18,7 +18,7 @@ const (
 	kindFolder = "folder"
 )
 
-// kind returns one of the kinds, or words with spaces between them.
+// kind returns one of these, or words with spaces between them.
 func (d described) kind() string {
 	switch {
 	case d.choices != nil:
@@ -41,7 +41,7 @@ func (a *App) WriteCompletion(w io.Writer, shell string) error {
 	return err
 }
 
-// flags returns the flags of a command as texts have them.
+// flags returns the flags of a command, described.
 func (c *Command) flags() (all []described) {
 	if c.Flags != nil {
 		c.Flags().each(func(d described) { all = append(all, d) })
@@ -51,7 +51,7 @@ func (c *Command) flags() (all []described) {
 
 // bash compares words itself, without the package bash-completion, which is not everywhere.
 func (a *App) bash(b *strings.Builder) {
-	kinds := make(map[string][]string) // the flags of each kind, as patterns
+	kinds := make(map[string][]string) // flags by their values, as patterns
 	var flags, operands strings.Builder
 	for _, c := range a.Commands {
 		var names []string
@@ -229,7 +229,7 @@ func (a *App) fish(b *strings.Builder) {
 	}
 }
 
-// single quotes a text for any of the shells; it must not end with a backslash, which fish would
+// single quotes an argument for all of Shells; it must not end with a backslash, which fish would
 // read.
 func single(text string) string { return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'" }
 

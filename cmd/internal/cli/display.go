@@ -9,15 +9,15 @@ import (
 	"time"
 )
 
-// plainEvery is how often a line is printed where lines stay.
+// plainEvery is the interval of lines where they stay.
 const plainEvery = 10 * time.Second
 
 // A Progress is how a command is going, to be shown. Its functions are never called at the same
 // time.
 type Progress struct {
-	Every time.Duration // how often a terminal is drawn
+	Every time.Duration // the interval at which a terminal is drawn
 
-	// Lines are those that a terminal shows, at its bottom. red writes what is bad.
+	// Lines are those that a terminal shows, at its bottom. red writes bad news.
 	Lines func(width int, red func(string) string) []string
 	Fades bool // they are gone at the end
 
@@ -27,7 +27,7 @@ type Progress struct {
 // A Display is where people read, stderr, and keeps what is printed there out of the way of a
 // progress at its bottom.
 type Display struct {
-	name           string // begins what is printed for people
+	name           string // begins each line for people
 	Stdout, Stderr io.Writer
 	stop           func()
 
@@ -100,7 +100,7 @@ func (d *Display) hold() (resume func()) {
 	return d.bar.hold()
 }
 
-// followEvery is how often Follow looks for news.
+// followEvery is the interval at which Follow looks for news.
 const followEvery = 200 * time.Millisecond
 
 // Follow prints news, also when there is no progress to show, until the function that it

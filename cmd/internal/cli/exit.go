@@ -11,19 +11,19 @@ const (
 	ExitPipe        = 141 // 128 + SIGPIPE
 )
 
-// An Exit is a status that a command ends with, and what it means there.
+// An Exit is a status that a command ends with, and its meaning there.
 type Exit struct {
 	Status int
 	Text   string
 }
 
-// Exits is what each status means, whatever the command is.
+// Exits are the meanings that hold for all commands.
 var Exits = []Exit{
 	{ExitOK, "all is done"},
 	{ExitFailed, "it ended, and something failed"},
-	{ExitUsage, "it could not begin: its flags, its input, or a file or folder; nothing was done"},
+	{ExitUsage, "it could not begin, for its flags, its input or a file; nothing was done"},
 	{ExitStopped, "it stopped before the end, and can be resumed"},
 	{ExitLimit, "a limit that was set ended it; with a higher one it can be resumed"},
-	{ExitInterrupted, "it was interrupted, as by Ctrl-C"},
-	{ExitPipe, "its output is no longer read, as by head"},
+	{ExitInterrupted, "it was interrupted by Ctrl-C or a signal"},
+	{ExitPipe, "its output is no longer read, such as behind head"},
 }

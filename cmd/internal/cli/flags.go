@@ -10,9 +10,9 @@ import (
 	"github.com/sluice-go/sluice/cmd/internal/suggest"
 )
 
-// Flags are the flags of a command, in groups. The text of a flag says in its first line what the
-// flag is, without a full stop; the lines after that are sentences that say more. A name in
-// backquotes is that of the value, as in package flag: a file or folder is completed as one.
+// Flags are the flags of a command, in groups. The usage of a flag has in its first line a
+// phrase without a full stop; the lines after it are sentences that say more. Backquotes
+// are around the name of the value, as in package flag; `file` and `folder` are completed.
 type Flags struct {
 	set    *flag.FlagSet
 	groups []group
@@ -36,7 +36,7 @@ func NewFlags() *Flags {
 // Group begins a group.
 func (f *Flags) Group(title string) { f.groups = append(f.groups, group{title: title}) }
 
-// Var adds a flag with a value of its own kind, the others those of package flag.
+// Var adds a flag with any flag.Value; the other methods add the flags of package flag.
 func (f *Flags) Var(value flag.Value, name, text string) {
 	f.set.Var(value, name, text)
 	f.added(name)
@@ -104,7 +104,7 @@ func (f *Flags) Given() map[string]bool {
 	return given
 }
 
-// A described flag is one as texts have it.
+// A described flag is ready for the help, the manual and completion.
 type described struct {
 	name     string // without a hyphen
 	value    string // the name of its value, "" for none
@@ -114,7 +114,7 @@ type described struct {
 	choices  []string
 }
 
-// describe returns a flag as texts have it.
+// describe returns a described flag.
 func (f *Flags) describe(name string) described {
 	fl := f.set.Lookup(name)
 	value, text := flag.UnquoteUsage(fl)
@@ -143,7 +143,7 @@ func (f *Flags) each(do func(described)) {
 	}
 }
 
-// sentence makes one of what a text begins with.
+// sentence makes a sentence of a phrase.
 func sentence(text string) string {
 	if text == "" {
 		return ""

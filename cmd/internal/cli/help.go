@@ -8,8 +8,7 @@ import (
 	"unicode/utf8"
 )
 
-// The columns of a text: those of the terminal within these bounds, or usualWidth for what is no
-// terminal.
+// The help is as wide as the terminal, within these bounds, and has usualWidth elsewhere.
 const (
 	leastWidth = 30
 	usualWidth = 80
@@ -96,7 +95,7 @@ func exitTerms(exits []Exit) (terms []Term) {
 // head is a flag and the name of its value.
 func (d described) head() string { return strings.TrimSpace("-" + d.name + " " + d.value) }
 
-// hint is what the value can be, and is if the flag is not given.
+// hint has the choices of a flag, and its default.
 func (d described) hint() string {
 	text := ""
 	if d.choices != nil {
@@ -113,7 +112,7 @@ func (d described) long() string {
 	return strings.TrimSpace(sentence(d.short+d.hint()) + " " + d.more)
 }
 
-// A printer makes a text for a terminal.
+// A printer formats help for a terminal.
 type printer struct {
 	width int
 	b     strings.Builder
@@ -124,7 +123,7 @@ func (p *printer) writeTo(w io.Writer) error {
 	return err
 }
 
-// line adds a line as it is.
+// line adds a line unchanged.
 func (p *printer) line(text string) { p.b.WriteString(text + "\n") }
 
 func (p *printer) title(text string) { p.line("\n" + text + ":") }
@@ -168,7 +167,7 @@ func (p *printer) section(s Section) {
 	}
 }
 
-// term adds a term and, from a column on, its text: below the term if that is longer, if there is
+// term adds a term and, from a column on, its explanation: below the term if that is longer, if there is
 // little room, or if the column is 0.
 func (p *printer) term(name, text string, column int) {
 	head := "  " + name
@@ -193,7 +192,7 @@ func (p *printer) wrap(text string, column int) {
 	}
 }
 
-// fill breaks a text at its spaces into lines of at most width columns. A word that is longer
+// fill breaks a paragraph at its spaces into lines of at most width columns. A word that is longer
 // has a line of its own.
 func fill(text string, width int) (lines []string) {
 	line, columns := "", 0
@@ -216,7 +215,7 @@ type block struct {
 	asIs  bool
 }
 
-// blocks are those of the text of a section.
+// blocks returns the blocks of Section.Text.
 func blocks(text string) (all []block) {
 	if text == "" {
 		return nil

@@ -10,8 +10,8 @@ import (
 	"github.com/sluice-go/sluice/observe/live"
 )
 
-// LiveFlags adds the flags for ServeLive. What is shown, and what can be changed, belong to the
-// texts.
+// LiveFlags adds the flags for ServeLive. The usage says that the page shows shows and
+// that its reader can do changes.
 func LiveFlags(f *Flags, address, tokenFile *string, shows, changes string) {
 	f.Group("Page")
 	f.String(address, "live", "", "serve a web page that shows "+shows+", at this `address`\nSuch as localhost:8080, or :0 for any free port of localhost.")

@@ -88,7 +88,7 @@ func (p *page) request(line string) { p.b.WriteString(line + "\n") }
 
 func (p *page) heading(title string) { p.request(".SH " + strings.ToUpper(title)) }
 
-// text adds a line of text, which is escaped already.
+// text adds a line that is escaped already.
 func (p *page) text(line string) {
 	if strings.HasPrefix(line, ".") || strings.HasPrefix(line, "'") {
 		line = `\&` + line // it is no request
@@ -96,7 +96,7 @@ func (p *page) text(line string) {
 	p.request(line)
 }
 
-// term adds a term and its text, both escaped.
+// term adds a term and its explanation, both escaped.
 func (p *page) term(head, text string) {
 	p.request(".TP")
 	p.text(head)
@@ -146,7 +146,7 @@ func (p *page) seeAlso(a *App, own *Command) {
 	p.text(strings.Join(names, ", "))
 }
 
-// escape makes text one of roff.
+// escape quotes plain characters for roff.
 func escape(text string) string {
 	return strings.NewReplacer(`\`, `\e`, "-", `\-`, "~", `\(ti`, "^", `\(ha`, "`", `\(ga`, "'", `\(aq`, `"`, `\(dq`, "…", "...").Replace(text)
 }

@@ -31,7 +31,7 @@ func QuoteAll(args []string) string {
 }
 
 // ResumeCommand is how to go on: the same command line, with -resume if it does
-// not resume yet. args are those of the program; the second one is the command of sluice. Secrets in addresses and in values of -header are hidden.
+// not resume yet. args is os.Args; the second one is the command of sluice. Secrets in addresses and in values of -header are hidden.
 func ResumeCommand(args []string, resuming bool) string {
 	command := append(again(args[0]), args[1])
 	if !resuming {

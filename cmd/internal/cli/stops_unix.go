@@ -10,7 +10,7 @@ import (
 )
 
 // CatchStops calls begin when ^Z is about to stop the program, and end when it continues, until
-// release is called. In between the display leaves the terminal to the shell.
+// release is called. In between the display leaves the terminal alone.
 func CatchStops(d *Display, begin, end func()) (release func()) {
 	// Who leads the session has no shell that could continue it, and a system without a shell, as
 	// in a container, ignores ^Z. The program could not, once it has caught it.

@@ -9,13 +9,13 @@ import (
 // IsTerminal reports whether a file is a terminal.
 func IsTerminal(f *os.File) bool { return term.IsTerminal(int(f.Fd())) }
 
-// Width is how many columns a terminal has; 0 if a file is none.
+// Width returns the columns of a terminal; 0 if a file is none.
 func Width(f *os.File) int {
 	width, _ := Size(f)
 	return width
 }
 
-// Size is how many columns and rows a terminal has; 0 if a file is none. One that does not say so
+// Size returns the columns and rows of a terminal; 0 if a file is none. One that does not say so
 // has 80 and 24.
 func Size(f *os.File) (width, height int) {
 	if !IsTerminal(f) {

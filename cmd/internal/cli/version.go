@@ -1,5 +1,4 @@
-// Package cli is what the commands of sluice have in common: flags and the texts that are made
-// from them, exit statuses, interrupts, the progress on a terminal, and how to run a command again.
+// Package cli is shared by the commands of sluice: flags with their help, exit statuses, interrupts, the progress on a terminal, and how to run a command again.
 package cli
 
 import (
@@ -18,7 +17,7 @@ func ModuleVersion() string {
 }
 
 // Build says how the program was built, a line for each thing that is known: its version, the
-// commit and its time, and by what and for what.
+// commit and its time, the version of Go and the system.
 func Build() string {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {

@@ -2,7 +2,7 @@ package crawl
 
 import "github.com/sluice-go/sluice/cmd/internal/cli"
 
-// name begins what the command prints for people.
+// name begins each line for people.
 const name = cli.Program + " crawl"
 
 // Command is sluice crawl.

@@ -53,7 +53,7 @@ type options struct {
 // siteDelay is the delay for the built-in site, which is ours.
 const siteDelay = 250 * time.Millisecond
 
-// defaultDir is where crawls go, but not those of the built-in site.
+// defaultDir is where crawls go, except of the built-in site.
 const defaultDir = "crawl"
 
 func newFlags(o *options) *cli.Flags {

@@ -10,7 +10,7 @@ import (
 )
 
 const (
-	progressEvery = 500 * time.Millisecond // is how often a terminal is drawn
+	progressEvery = 500 * time.Millisecond // is the interval at which a terminal is drawn
 	rateOver      = 30 * time.Second       // the time that pages per second are measured over
 )
 

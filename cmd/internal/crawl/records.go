@@ -81,7 +81,7 @@ type host struct {
 	end   context.CancelFunc
 }
 
-// totals are those of the crawl. They are stored with each page.
+// totals are the counts of the crawl. They are stored with each page.
 type totals struct {
 	Version int   `json:"version"`
 	Offset  int64 `json:"offset"` // of the file of pages, up to which the store knows it
@@ -111,5 +111,5 @@ type totals struct {
 	Unreadable  int64 `json:"unreadable"`
 }
 
-// storeVersion is that of the keys and values in a store.
+// storeVersion is the version of the keys and values in a store.
 const storeVersion = 1
