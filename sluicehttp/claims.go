@@ -157,16 +157,26 @@ func (st *state) emptyUntil(said *ratelimit.Info, found *findings, now time.Time
 		return at, source
 	}
 	at, source = said.PauseUntil()
-	if at.IsZero() || source == said.RetrySource { // of a redirect
+	switch use := &st.t.cfg.Published; {
+	case !at.IsZero() && source == said.RetrySource: // of a redirect
 		return at, source
+	case use.Off || at.IsZero() && use.Reserve == 0:
+		return time.Time{}, ""
 	}
 	at = time.Time{}
 	for i := range said.Limits {
 		l := &said.Limits[i]
-		if !isZero(l.Remaining) || l.ResetAt.IsZero() || l.Unit == concurrent || !l.NextAt.IsZero() && !countsCalls(l) {
+		remaining, known := l.Remaining.Value()
+		reserve := st.t.cfg.Published.reserve(mostOf(l))
+		exhausted := known && (remaining == 0 || reserve > 0 && remaining < 1+reserve)
+		if !exhausted || l.ResetAt.IsZero() || l.Unit == concurrent || !l.NextAt.IsZero() && !countsCalls(l) {
 			continue // for LLM tokens: a small call may pass
 		}
-		if opens := found.opens(i, l, now); opens.After(at) {
+		opens := found.opens(i, l, now)
+		if reserve > 0 {
+			opens = found.opensAbove(i, l, reserve, now)
+		}
+		if opens.After(at) {
 			at, source = opens, l.Source
 		}
 	}
@@ -193,6 +203,27 @@ func (found *findings) opens(i int, l *ratelimit.Limit, now time.Time) time.Time
 		return now.Add(1)
 	}
 	return found[i].until
+}
+
+// opensAbove is opens for a limit of which reserve, more than 0, is left to others. No call asks: one that
+// is granted takes from the reserve and proves nothing.
+func (found *findings) opensAbove(i int, l *ratelimit.Limit, reserve float64, now time.Time) time.Time {
+	known := i < len(found) && found[i].known
+	remaining, _ := l.Remaining.Value()
+	missing := mostOf(l) - remaining
+	switch {
+	case known && found[i].ignore:
+		return time.Time{}
+	case !l.NextAt.IsZero() || known && found[i].bucket:
+		if missing <= 0 {
+			return time.Time{}
+		}
+		short := min(missing, 1+reserve-remaining)
+		return now.Add(time.Duration(float64(l.ResetAt.Sub(now)) * short / missing))
+	case known:
+		return found[i].until
+	}
+	return l.ResetAt
 }
 
 // improve replaces in l, limit i, what is known better.

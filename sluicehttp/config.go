@@ -3,6 +3,7 @@ package sluicehttp
 import (
 	"errors"
 	"fmt"
+	"math"
 	"net/http"
 	"reflect"
 	"slices"
@@ -102,19 +103,8 @@ type Config struct {
 	// 1 min.
 	LongHeld time.Duration
 
-	// Spread sends what remains of a limit evenly until its reset, but not faster
-	// than the configured rate. It applies when less than this share of the limit
-	// remains: 0.1 means the last tenth, 1 always, 0 never. A limit whose maximum is
-	// unknown is spread only by 1. Limits of other units than requests are spread
-	// only with a Cost.
-	Spread float64
-
-	// FromPolicy gives a key without a configured rate the limits that its server
-	// publishes: the slowest rate and, if none is configured, the concurrency.
-	// Servers publish no burst, so calls leave evenly spaced, with a burst of 1; a
-	// Gate.Rate that has only a Burst is an error. Until the first response, calls
-	// without a configured concurrency go one by one. Stats shows what is in force.
-	FromPolicy bool
+	// Published is how the limits that servers publish are used. They are by default.
+	Published Published
 
 	// Headers configures how header fields are read.
 	Headers ratelimit.Options
@@ -123,6 +113,54 @@ type Config struct {
 	// APIs that are not recognized without it, see "What servers say". It has the
 	// last word: it sees what was recognized and may change it.
 	Inspect Inspector
+}
+
+// Published is how a Transport uses the limits that servers publish in headers. The zero
+// Published is on: requests stop before a limit is exceeded, until it says that there is
+// more, as far as the header proves true; see "How far headers are believed".
+type Published struct {
+	// Off means that a limit of which nothing remains holds up no requests. The rate and
+	// the concurrency are those of the Config, and what a throttle says is obeyed.
+	Off bool
+
+	// Spread sends what remains of a limit evenly until its reset, but not faster
+	// than the configured rate. It applies when less than this share of the limit
+	// remains: 0.1 means the last tenth, 1 always, 0 never. A limit whose maximum is
+	// unknown is spread only by 1. Limits of other units than requests are spread
+	// only with a Cost.
+	//
+	// With 1, a key without a configured rate also has the slowest rate that its server
+	// publishes and, if none is configured, the concurrency. Servers publish no burst, so
+	// calls leave evenly spaced, with a burst of 1; a Gate.Rate that has only a Burst is an
+	// error. Until the first response, calls without a configured concurrency go one by
+	// one. Stats shows what is in force.
+	Spread float64
+
+	// Reserve is the share of each limit that is left to others, such as another program
+	// with the same account: 0.1 means that the last tenth is not used. It must be less
+	// than 1. A limit whose maximum is unknown has no reserve.
+	Reserve float64
+}
+
+// check returns an error unless p can be used.
+func (p *Published) check() error {
+	switch { // written so that NaN is an error
+	case !(p.Spread >= 0 && p.Spread <= 1):
+		return fmt.Errorf("spread of %v: must be from 0 to 1", p.Spread)
+	case !(p.Reserve >= 0 && p.Reserve < 1):
+		return fmt.Errorf("reserve of %v: must be from 0 to less than 1", p.Reserve)
+	case p.Off && (p.Spread > 0 || p.Reserve > 0):
+		return errors.New("published limits are off, with a Spread or a Reserve")
+	}
+	return nil
+}
+
+// reserve returns how much of most, which is infinite if unknown, is left to others.
+func (p *Published) reserve(most float64) float64 {
+	if math.IsInf(most, 1) {
+		return 0
+	}
+	return p.Reserve * most
 }
 
 // An Inspector reads what a server says about limits outside of the header. said is what
@@ -146,8 +184,9 @@ func (cfg *Config) check() error {
 		return errors.New("both Gate and NewGate")
 	case cfg.LongHeld < 0:
 		return fmt.Errorf("negative LongHeld %v", cfg.LongHeld)
-	case !(cfg.Spread >= 0 && cfg.Spread <= 1): // written so that NaN is an error
-		return fmt.Errorf("spread of %v: must be from 0 to 1", cfg.Spread)
+	}
+	if err := cfg.Published.check(); err != nil {
+		return err
 	}
 	for _, status := range cfg.AlsoRetry {
 		if status < 400 || status > 599 || status == http.StatusNotImplemented {

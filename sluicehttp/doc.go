@@ -111,8 +111,8 @@
 //	requests (OpenAI)            until its reset
 //	an exhausted bucket of       nothing: a small call may pass, but see "Costs"
 //	LLM tokens
-//	something remains            nothing, but see Config.Spread
-//	a published limit            nothing, but see Config.FromPolicy
+//	something remains            the last ones are held back, see below
+//	a published limit            nothing, but see Published.Spread
 //	limits from a cache          nothing: they are outdated
 //
 // Some servers say it in their own words, with a status that means something else. These are

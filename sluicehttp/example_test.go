@@ -108,10 +108,10 @@ func ExampleWith() {
 }
 
 // Without any number of ours the server's own policy is the limit.
-func ExampleConfig_fromPolicy() {
+func ExamplePublished() {
 	srv := sluicetest.NewServer(sluicetest.Header(`RateLimit-Policy: "default";q=100;w=60`))
 	defer srv.Close()
-	transport, err := sluicehttp.New(srv.Transport(), sluicehttp.Config{FromPolicy: true})
+	transport, err := sluicehttp.New(srv.Transport(), sluicehttp.Config{Published: sluicehttp.Published{Spread: 1}})
 	if err != nil {
 		panic(err)
 	}
@@ -122,7 +122,7 @@ func ExampleConfig_fromPolicy() {
 	}
 	resp.Body.Close()
 	transport.Stats(func(key string, s sluicehttp.Stats) bool {
-		fmt.Println(key, s.Rate, "by the server:", s.FromPolicy)
+		fmt.Println(key, s.Rate, "by the server:", s.Published)
 		return true
 	})
 	// Output: http://api.example.com 100/m by the server: true

@@ -117,7 +117,7 @@ func (st *state) heed(h *hold, said *ratelimit.Info, now time.Time) {
 func (st *state) learn(said *ratelimit.Info, found *findings, now time.Time) {
 	spreading := st.spread.Load() != 0
 	if !said.Throttled && len(said.Limits) == 0 && said.RetryAt.IsZero() &&
-		said.Rate == (sluice.Rate{}) && !spreading && st.floors.Load() == 0 && !st.t.cfg.FromPolicy {
+		said.Rate == (sluice.Rate{}) && !spreading && st.floors.Load() == 0 && st.t.cfg.Published.Spread < 1 {
 		return // most responses say nothing
 	}
 	// A published limit holds calls up itself, without a slow start at the end.
@@ -135,7 +135,7 @@ func (st *state) learn(said *ratelimit.Info, found *findings, now time.Time) {
 	if st.fromPolicy() {
 		st.notePolicy(said)
 	}
-	if st.t.cfg.Spread > 0 {
+	if st.t.cfg.Published.Spread > 0 {
 		st.noteRemaining(said, now)
 	}
 }

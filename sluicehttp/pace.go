@@ -8,17 +8,17 @@ import (
 	"github.com/sluice-go/sluice/sluicehttp/ratelimit"
 )
 
-// fromPolicy reports whether the gate takes its limits from the server.
+// fromPolicy reports whether the gate takes its rate from the server, and its concurrency.
 func (st *state) fromPolicy() bool {
-	return st.t.cfg.FromPolicy && st.configured == sluice.Rate{}
+	return st.t.cfg.Published.Spread == 1 && st.configured == sluice.Rate{}
 }
 
 // adjust sets the rate and the concurrency of the gate to what learn has noted. It comes
 // after a throttle has paused the gate: otherwise calls that wait for the first response, or
 // at a slower rate, would leave before the pause.
 func (st *state) adjust() {
-	if !st.t.cfg.FromPolicy && st.t.cfg.Spread == 0 {
-		return // neither ever changes
+	if st.t.cfg.Published.Spread == 0 {
+		return // they never change
 	}
 	st.mu.Lock()
 	defer st.mu.Unlock()
@@ -60,15 +60,17 @@ func (st *state) noteRemaining(said *ratelimit.Info, now time.Time) {
 			continue
 		}
 		remaining, known := l.Remaining.Value()
-		most, _ := l.Max.Value()
-		if !known || remaining == 0 || st.t.cfg.Spread < 1 && remaining >= st.t.cfg.Spread*most {
+		most := mostOf(l)
+		share, reserve := st.t.cfg.Published.Spread, st.t.cfg.Published.reserve(most)
+		if !known || remaining <= reserve || share < 1 && (math.IsInf(most, 1) || remaining >= share*most) {
 			continue
 		}
-		if !l.NextAt.IsZero() {
+		if !l.NextAt.IsZero() && !math.IsInf(most, 1) {
 			// Until its reset a bucket gets what is missing, so together with
 			// what remains that is all of it.
 			remaining = most
 		}
+		remaining -= reserve
 		// Calls in flight will be taken from it, too.
 		count := max(1, int64(remaining)-st.inFlight.Load())
 		r := sluice.Rate{Count: min(count, int64(left)), Per: left}
@@ -130,6 +132,14 @@ const concurrent = "concurrent"
 
 // countsCalls reports whether l counts requests, as far as is known.
 func countsCalls(l *ratelimit.Limit) bool { return l.Unit == "" || l.Unit == "requests" }
+
+// mostOf returns the maximum of l, infinity if it is unknown.
+func mostOf(l *ratelimit.Limit) float64 {
+	if most, known := l.Max.Value(); known {
+		return most
+	}
+	return math.Inf(1)
+}
 
 // whole returns a without decimals, or 0 if it is unknown.
 func whole(a ratelimit.Amount) int64 {

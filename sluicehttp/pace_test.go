@@ -46,7 +46,7 @@ func github(n int) func(left int, reset time.Duration) []string {
 	}
 }
 
-func TestConfig_Spread(t *testing.T) {
+func TestPublished_Spread(t *testing.T) {
 	for _, c := range []struct {
 		name  string
 		share float64
@@ -87,7 +87,7 @@ func TestConfig_Spread(t *testing.T) {
 				defer srv.Close()
 				base := srv.Transport()
 				defer base.CloseIdleConnections()
-				rt := mustTransport(t, base, sluicehttp.Config{Spread: c.share, Gate: sluice.Config{Rate: c.rate, Concurrency: 1}})
+				rt := mustTransport(t, base, sluicehttp.Config{Published: sluicehttp.Published{Spread: c.share}, Gate: sluice.Config{Rate: c.rate, Concurrency: 1}})
 				client := &http.Client{Transport: rt}
 				for range 12 {
 					resp, err := client.Get("http://a.test/")
@@ -105,10 +105,10 @@ func TestConfig_Spread(t *testing.T) {
 }
 
 // Calls under way will be taken off what remains, too.
-func TestConfig_Spread_CallsInFlight(t *testing.T) {
+func TestPublished_Spread_CallsInFlight(t *testing.T) {
 	answer := sluicetest.Status(200, "X-RateLimit-Limit: 10", "X-RateLimit-Remaining: 9", "X-RateLimit-Reset: 60")
 	faults := layers(sluicetest.Path("/slow", sluicetest.Delay(time.Minute)), sluicetest.Path("/quick", sluicetest.Delay(time.Second)), answer)
-	inWorld(t, sluicehttp.Config{Spread: 1}, faults, func(w *world) {
+	inWorld(t, sluicehttp.Config{Published: sluicehttp.Published{Spread: 1}, Gate: sluice.Config{Concurrency: 9}}, faults, func(w *world) {
 		var wg sync.WaitGroup
 		for _, path := range []string{"slow", "slow", "slow", "quick"} {
 			wg.Go(func() { w.wantGet("http://a.test/"+path, 200) })
@@ -123,12 +123,12 @@ func TestConfig_Spread_CallsInFlight(t *testing.T) {
 }
 
 // The pace follows each answer, never beyond the configured one, and Stats tells.
-func TestConfig_Spread_FollowsAnswers(t *testing.T) {
+func TestPublished_Spread_FollowsAnswers(t *testing.T) {
 	left := func(n string) sluicetest.Layer {
 		return sluicetest.Status(200, "X-RateLimit-Limit: 10000", "X-RateLimit-Remaining: "+n, "X-RateLimit-Reset: 1000")
 	}
 	answers := sluicetest.Script(left("5000"), left("4990"), left("1"), left("9999"))
-	cfg := sluicehttp.Config{Spread: 1, Gate: sluice.Config{Rate: sluice.Rate{Count: 9, Per: time.Second}}}
+	cfg := sluicehttp.Config{Published: sluicehttp.Published{Spread: 1}, Gate: sluice.Config{Rate: sluice.Rate{Count: 9, Per: time.Second}}}
 	inWorld(t, cfg, layers(answers), func(w *world) {
 		for i, want := range []struct {
 			rate   float64
@@ -136,14 +136,14 @@ func TestConfig_Spread_FollowsAnswers(t *testing.T) {
 		}{{5, true}, {4.99, true}, {0.001, true}, {9, false}} {
 			w.wantGet("http://a.test/", 200)
 			s := stats(t, w.rt)
-			if got := float64(s.Rate.Count) / s.Rate.Per.Seconds(); got != want.rate || s.Spread != want.spread {
-				t.Errorf("answer %d: %v per second, spread: %v; want %v, %v", i+1, got, s.Spread, want.rate, want.spread)
+			if got := float64(s.Rate.Count) / s.Rate.Per.Seconds(); got != want.rate || s.Published != want.spread {
+				t.Errorf("answer %d: %v per second, spread: %v; want %v, %v", i+1, got, s.Published, want.rate, want.spread)
 			}
 		}
 	})
 }
 
-func TestConfig_Spread_EndsAtTheReset(t *testing.T) {
+func TestPublished_Spread_EndsAtTheReset(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		layer, silence := quota(3, github(3))
 		srv := sluicetest.NewServer(layer)
@@ -151,7 +151,7 @@ func TestConfig_Spread_EndsAtTheReset(t *testing.T) {
 		base := srv.Transport()
 		defer base.CloseIdleConnections()
 		configured := sluice.Rate{Count: 1, Per: time.Second}
-		rt := mustTransport(t, base, sluicehttp.Config{Spread: 1, Gate: sluice.Config{Rate: configured}, Keys: sluice.KeyedConfig{Idle: -1}})
+		rt := mustTransport(t, base, sluicehttp.Config{Published: sluicehttp.Published{Spread: 1}, Gate: sluice.Config{Rate: configured}, Keys: sluice.KeyedConfig{Idle: -1}})
 		client := &http.Client{Transport: rt}
 		get := func(url string) {
 			t.Helper()
@@ -163,8 +163,8 @@ func TestConfig_Spread_EndsAtTheReset(t *testing.T) {
 		}
 		get("http://a.test/")
 		s := stats(t, rt)
-		if !s.Spread || s.Rate.Interval() != 30*time.Second { // 2 in 60 s
-			t.Errorf("spread %v, %v", s.Spread, s.Rate)
+		if !s.Published || s.Rate.Interval() != 30*time.Second { // 2 in 60 s
+			t.Errorf("spread %v, %v", s.Published, s.Rate)
 		}
 		silence()
 		// Other keys come and look for gates to forget; this one is needed.
@@ -173,7 +173,7 @@ func TestConfig_Spread_EndsAtTheReset(t *testing.T) {
 		get("http://b.test/")
 		found := false
 		rt.Stats(func(key string, s sluicehttp.Stats) bool {
-			found = found || key == "http://a.test" && s.Spread
+			found = found || key == "http://a.test" && s.Published
 			return true
 		})
 		if !found {
@@ -182,15 +182,15 @@ func TestConfig_Spread_EndsAtTheReset(t *testing.T) {
 		time.Sleep(time.Minute) // the window is over
 		get("http://a.test/")
 		rt.Stats(func(key string, s sluicehttp.Stats) bool {
-			if key == "http://a.test" && (s.Spread || s.Rate != configured) {
-				t.Errorf("after the reset: spread %v, %v", s.Spread, s.Rate)
+			if key == "http://a.test" && (s.Published || s.Rate != configured) {
+				t.Errorf("after the reset: spread %v, %v", s.Published, s.Rate)
 			}
 			return true
 		})
 	})
 }
 
-func TestConfig_FromPolicy(t *testing.T) {
+func TestPublished_Spread_Policy(t *testing.T) {
 	for _, c := range []struct {
 		name        string
 		gate        sluice.Config
@@ -210,11 +210,11 @@ func TestConfig_FromPolicy(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			answer := sluicetest.Status(200, c.header...)
-			inWorld(t, sluicehttp.Config{FromPolicy: true, Gate: c.gate}, layers(answer), func(w *world) {
+			inWorld(t, sluicehttp.Config{Published: sluicehttp.Published{Spread: 1}, Gate: c.gate}, layers(answer), func(w *world) {
 				w.wantGet("http://a.test/", 200)
 				s := stats(t, w.rt)
-				if perSecond(s.Rate) != perSecond(c.rate) || s.Concurrency != c.concurrency || s.FromPolicy != c.learnt {
-					t.Errorf("rate %v, concurrency %d, from the policy %v; want %v, %d, %v", s.Rate, s.Concurrency, s.FromPolicy, c.rate, c.concurrency, c.learnt)
+				if perSecond(s.Rate) != perSecond(c.rate) || s.Concurrency != c.concurrency || s.Published != c.learnt {
+					t.Errorf("rate %v, concurrency %d, from the policy %v; want %v, %d, %v", s.Rate, s.Concurrency, s.Published, c.rate, c.concurrency, c.learnt)
 				}
 			})
 		})
@@ -230,11 +230,11 @@ func perSecond(r sluice.Rate) float64 {
 
 // Without any number of ours a herd is as fast as the server publishes, from the
 // second request on.
-func TestConfig_FromPolicy_Herd(t *testing.T) {
+func TestPublished_Spread_Policy_Herd(t *testing.T) {
 	limit := sluicetest.Limit{Count: 10, Per: time.Second, Burst: 1, Family: func(h http.Header, s sluicetest.Standing) {
 		h.Set("RateLimit-Policy", `"default";q=10;w=1`)
 	}}
-	inWorld(t, sluicehttp.Config{FromPolicy: true}, layers(sluicetest.Delay(50*ms), sluicetest.Enforce(limit)), func(w *world) {
+	inWorld(t, sluicehttp.Config{Published: sluicehttp.Published{Spread: 1}}, layers(sluicetest.Delay(50*ms), sluicetest.Enforce(limit)), func(w *world) {
 		var wg sync.WaitGroup
 		for range 50 {
 			wg.Go(func() { w.wantGet("http://a.test/", 200) })
@@ -254,12 +254,12 @@ func TestConfig_FromPolicy_Herd(t *testing.T) {
 }
 
 // From the first answer on, a policy that changes is followed.
-func TestConfig_FromPolicy_Changes(t *testing.T) {
+func TestPublished_Spread_Policy_Changes(t *testing.T) {
 	script := sluicetest.Script(
 		sluicetest.Status(200, `RateLimit-Policy: "a";q=1;w=1, "b";q=3;qu="concurrent-requests"`),
 		sluicetest.Status(200, `RateLimit-Policy: "a";q=2;w=1, "b";q=5;qu="concurrent-requests"`),
 	)
-	inWorld(t, sluicehttp.Config{FromPolicy: true}, layers(script), func(w *world) {
+	inWorld(t, sluicehttp.Config{Published: sluicehttp.Published{Spread: 1}}, layers(script), func(w *world) {
 		for _, want := range []struct {
 			rate        sluice.Rate
 			concurrency int64
@@ -278,7 +278,7 @@ func TestConfig_FromPolicy_Changes(t *testing.T) {
 
 // If the server refuses the first call, those that wait for its answer wait for the end
 // of the pause, too.
-func TestConfig_FromPolicy_RefusedAtFirst(t *testing.T) {
+func TestPublished_Spread_Policy_RefusedAtFirst(t *testing.T) {
 	const callers = 8
 	for _, status := range []int{403, 429, 503, 529} {
 		for _, policy := range []string{"", `RateLimit-Policy: "p";q=1000;w=1`} {
@@ -288,7 +288,7 @@ func TestConfig_FromPolicy_RefusedAtFirst(t *testing.T) {
 					if policy != "" {
 						fields = append(fields, policy)
 					}
-					inWorld(t, sluicehttp.Config{FromPolicy: true}, layers(sluicetest.On(1, sluicetest.Status(status, fields...))), func(w *world) {
+					inWorld(t, sluicehttp.Config{Published: sluicehttp.Published{Spread: 1}}, layers(sluicetest.On(1, sluicetest.Status(status, fields...))), func(w *world) {
 						var wg sync.WaitGroup
 						for range callers {
 							wg.Go(func() { w.wantGet(scheme+"://a.test/", 200) })
@@ -307,11 +307,11 @@ func TestConfig_FromPolicy_RefusedAtFirst(t *testing.T) {
 
 // A throttle ends a pace that was spread, because nothing remains to be spread: not
 // before it has paused the gate.
-func TestConfig_Spread_EndsAfterThePause(t *testing.T) {
+func TestPublished_Spread_EndsAfterThePause(t *testing.T) {
 	slow := []string{"X-RateLimit-Limit: 100", "X-RateLimit-Remaining: 2", "X-RateLimit-Reset: 60"}
 	refused := sluicetest.Status(429, "Retry-After: 100", "X-RateLimit-Limit: 100", "X-RateLimit-Remaining: 0", "X-RateLimit-Reset: 60")
 	answers := layers(sluicetest.On(1, sluicetest.Status(200, slow...)), sluicetest.On(1, refused)) // to the first request and the second
-	inWorld(t, sluicehttp.Config{Spread: 1}, answers, func(w *world) {
+	inWorld(t, sluicehttp.Config{Published: sluicehttp.Published{Spread: 1}}, answers, func(w *world) {
 		w.wantGet("https://a.test/", 200)
 		var wg sync.WaitGroup
 		for range 8 {
@@ -323,4 +323,51 @@ func TestConfig_Spread_EndsAfterThePause(t *testing.T) {
 			t.Errorf("requests arrived at %v", came)
 		}
 	})
+}
+
+// The reserve is left to others: of a window, of a bucket, and of what is spread.
+func TestPublished_Reserve(t *testing.T) {
+	bucket := func(left int, reset time.Duration) []string { // 1 each 6 s, full when all of 10 are back
+		return []string{"X-RateLimit-Limit-Requests: 10", fmt.Sprint("X-RateLimit-Remaining-Requests: ", left), fmt.Sprint("X-RateLimit-Reset-Requests: ", 6*(10-left), "s")}
+	}
+	for _, c := range []struct {
+		name   string
+		use    sluicehttp.Published
+		header func(left int, reset time.Duration) []string
+		costs  bool
+		want   []time.Duration
+	}{
+		{"none", sluicehttp.Published{}, github(10), false, []time.Duration{0, 0, 0, 0, 0, 0, 0, 0, 0, 0, time.Minute}},
+		{"of a window", sluicehttp.Published{Reserve: 0.75}, github(10), false, []time.Duration{0, 0, time.Minute, time.Minute, 2 * time.Minute}},
+		{"the same with a Cost", sluicehttp.Published{Reserve: 0.75}, github(10), true, []time.Duration{0, 0, time.Minute, time.Minute, 2 * time.Minute}},
+		{"of a bucket", sluicehttp.Published{Reserve: 0.75}, bucket, false, []time.Duration{0, 0, 3 * time.Second}},
+		{"spread", sluicehttp.Published{Spread: 1, Reserve: 0.5}, github(10), false, []time.Duration{0, 15 * time.Second, 30 * time.Second}},
+		{"off", sluicehttp.Published{Off: true}, github(2), false, []time.Duration{0, 0, 0, 0, 0}},
+		{"off with a Cost", sluicehttp.Published{Off: true}, github(2), true, []time.Duration{0, 0, 0, 0, 0}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				layer, _ := quota(10, c.header)
+				srv := sluicetest.NewServer(layer)
+				defer srv.Close()
+				base := srv.Transport()
+				defer base.CloseIdleConnections()
+				cfg := sluicehttp.Config{Published: c.use, Gate: sluice.Config{Concurrency: 1}}
+				if c.costs {
+					cfg.Cost = func(*http.Request, []byte) sluice.Costs { return nil }
+				}
+				client := &http.Client{Transport: mustTransport(t, base, cfg)}
+				for range c.want {
+					resp, err := client.Get("http://a.test/")
+					if err != nil {
+						t.Fatal(err)
+					}
+					resp.Body.Close()
+				}
+				if came := srv.Record().Arrivals(); !slices.Equal(came, c.want) {
+					t.Errorf("requests came at %v; want %v", came, c.want)
+				}
+			})
+		})
+	}
 }

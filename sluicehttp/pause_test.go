@@ -48,10 +48,10 @@ func TestConfig_MaxPause(t *testing.T) {
 		{"as long as a server may ask for", sluicehttp.Config{Retry: sluice.RetryPolicy{MaxServerWait: 2 * day}}, 429, []string{"Retry-After: 400000000"}, 2 * day, true},
 		{"a server may ask for anything", sluicehttp.Config{Retry: sluice.RetryPolicy{MaxServerWait: -1, MaxElapsed: 1}}, 429, []string{"Retry-After: 400000000"}, day, true},
 		{"no bound", sluicehttp.Config{MaxPause: -1}, 429, []string{"Retry-After: 400000"}, 400000 * time.Second, false},
-		{"spread", sluicehttp.Config{Spread: 1}, 200, []string{"X-RateLimit-Limit: 10", "X-RateLimit-Remaining: 1", "X-RateLimit-Reset: 400000000"}, day, true},
-		{"policy", sluicehttp.Config{FromPolicy: true}, 200, []string{`RateLimit-Policy: "a";q=1;w=400000000`}, day, true},
+		{"spread", sluicehttp.Config{Published: sluicehttp.Published{Spread: 1}}, 200, []string{"X-RateLimit-Limit: 10", "X-RateLimit-Remaining: 1", "X-RateLimit-Reset: 400000000"}, day, true},
+		{"policy", sluicehttp.Config{Published: sluicehttp.Published{Spread: 1}}, 200, []string{`RateLimit-Policy: "a";q=1;w=400000000`}, day, true},
 		{"a floor of ours", sluicehttp.Config{MaxPause: 10 * time.Second}, 429, []string{"X-RateLimit-Limit: 5000", "X-RateLimit-Remaining: 12", "X-RateLimit-Reset: 2100", "X-GitHub-Request-Id: 1"}, 10 * time.Second, false},
-		{"a policy of an hour", sluicehttp.Config{FromPolicy: true}, 200, []string{`RateLimit-Policy: "a";q=1;w=3600`}, time.Hour, false},
+		{"a policy of an hour", sluicehttp.Config{Published: sluicehttp.Published{Spread: 1}}, 200, []string{`RateLimit-Policy: "a";q=1;w=3600`}, time.Hour, false},
 	} {
 		for _, chance := range []float64{0, 0.999} {
 			t.Run(fmt.Sprint(c.name, "/", chance), func(t *testing.T) {
@@ -111,7 +111,7 @@ func TestConfig_MaxPause_OneCall(t *testing.T) {
 // A pace that is spread until a reset in twelve years keeps no gate for so long.
 func TestConfig_MaxPause_Spread(t *testing.T) {
 	header := []string{"X-RateLimit-Limit: 4000000000", "X-RateLimit-Remaining: 400000000", "X-RateLimit-Reset: 400000000"}
-	cfg := sluicehttp.Config{Spread: 1, Keys: sluice.KeyedConfig{Idle: -1}}
+	cfg := sluicehttp.Config{Published: sluicehttp.Published{Spread: 1}, Keys: sluice.KeyedConfig{Idle: -1}}
 	inWorld(t, cfg, layers(sluicetest.Host("a.test", sluicetest.Reply(200, "", header...))), func(w *world) {
 		w.wantGet("http://a.test/", 200)
 		time.Sleep(24 * time.Hour)
@@ -153,7 +153,7 @@ func TestTransport_Resume(t *testing.T) {
 		{"a throttle", sluicehttp.Config{}, sluicetest.Reply(429, "", "Retry-After: 9999999999")},
 		{"nothing remains", sluicehttp.Config{}, sluicetest.Reply(200, "", "X-RateLimit-Remaining: 0", "X-RateLimit-Reset: 400000000")},
 		{"all calls", sluicehttp.Config{}, sluicetest.Reply(429, "", "Retry-After: 9999", "X-RateLimit-Global: true")},
-		{"spread", sluicehttp.Config{Spread: 1}, sluicetest.Reply(200, "", "X-RateLimit-Limit: 10", "X-RateLimit-Remaining: 1", "X-RateLimit-Reset: 9999")},
+		{"spread", sluicehttp.Config{Published: sluicehttp.Published{Spread: 1}}, sluicetest.Reply(200, "", "X-RateLimit-Limit: 10", "X-RateLimit-Remaining: 1", "X-RateLimit-Reset: 9999")},
 		{"a floor", sluicehttp.Config{Inspect: sluicehttp.GitHub}, sluicetest.Reply(403, secondary, kind)},
 		{"a tenant", tenant, sluicetest.Reply(429, "", "Retry-After: 9999999999")},
 		{"a tenant, all calls", tenant, sluicetest.Reply(429, "", "Retry-After: 9999", "X-RateLimit-Global: true")},
@@ -260,7 +260,7 @@ func TestTransport_SetRate(t *testing.T) {
 // published one is replaced, and counts again when there is none.
 func TestTransport_SetRate_AndServers(t *testing.T) {
 	left := sluicetest.Status(200, "X-RateLimit-Limit: 10000", "X-RateLimit-Remaining: 500", "X-RateLimit-Reset: 1000")
-	cfg := sluicehttp.Config{Spread: 1, Gate: sluice.Config{Rate: sluice.Rate{Count: 9, Per: time.Second}}}
+	cfg := sluicehttp.Config{Published: sluicehttp.Published{Spread: 1}, Gate: sluice.Config{Rate: sluice.Rate{Count: 9, Per: time.Second}}}
 	inWorld(t, cfg, layers(left), func(w *world) {
 		w.wantGet("http://a.test/", 200)
 		for _, rate := range []int64{100, 9} {
@@ -276,7 +276,7 @@ func TestTransport_SetRate_AndServers(t *testing.T) {
 		}
 	})
 	published := sluicetest.Status(200, "RateLimit-Policy: \"a\";q=10;w=5")
-	inWorld(t, sluicehttp.Config{FromPolicy: true}, layers(published), func(w *world) {
+	inWorld(t, sluicehttp.Config{Published: sluicehttp.Published{Spread: 1}}, layers(published), func(w *world) {
 		for _, want := range []sluice.Rate{{Count: 10, Per: 5 * time.Second}, {Count: 7, Per: time.Second}, {Count: 10, Per: 5 * time.Second}} {
 			w.wantGet("http://a.test/", 200)
 			if got := stats(t, w.rt).Rate; got != want {
@@ -348,8 +348,8 @@ func TestConfig_Keys_HostileNames(t *testing.T) {
 		{name: "500", base: hostile(500), hosts: 300},
 		{name: "dead", base: hostile(0), hosts: 300},
 		{name: "all calls", base: hostile(429, "Retry-After: 9999999999", "X-RateLimit-Global: true"), hosts: 300},
-		{name: "spread", cfg: sluicehttp.Config{Spread: 1}, base: hostile(200, "X-RateLimit-Limit: 10", "X-RateLimit-Remaining: 1", "X-RateLimit-Reset: 400000000"), hosts: 300},
-		{name: "policy", cfg: sluicehttp.Config{FromPolicy: true}, base: hostile(200, `RateLimit-Policy: "a";q=1;w=400000000`), hosts: 300},
+		{name: "spread", cfg: sluicehttp.Config{Published: sluicehttp.Published{Spread: 1}}, base: hostile(200, "X-RateLimit-Limit: 10", "X-RateLimit-Remaining: 1", "X-RateLimit-Reset: 400000000"), hosts: 300},
+		{name: "policy", cfg: sluicehttp.Config{Published: sluicehttp.Published{Spread: 1}}, base: hostile(200, `RateLimit-Policy: "a";q=1;w=400000000`), hosts: 300},
 		{name: "429, with a rate", cfg: sluicehttp.Config{Gate: sluice.Config{Rate: sluice.Rate{Count: 1, Per: time.Second}}}, base: hostile(429, pausing...), hosts: 300},
 		{name: "429, with a parent", base: hostile(429, pausing...), hosts: 300, before: func(cfg *sluicehttp.Config) {
 			cfg.Gate.Parent, _ = sluice.New(sluice.Config{Concurrency: 1})

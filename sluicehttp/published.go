@@ -53,7 +53,7 @@ const requests = "requests"
 type published struct {
 	most      time.Duration // Config.MaxPause
 	tolerated time.Duration // RetryPolicy.MaxServerWait
-	spread    float64       // Config.Spread
+	use       Published
 	bell      bell.Bell
 
 	mu      sync.Mutex
@@ -370,6 +370,7 @@ func (p *published) note(said *ratelimit.Limit, k *charge, now time.Time) {
 			l.most = min(most, remaining+l.rate*left.Seconds())
 		}
 	}
+	l.reserve = p.use.reserve(most)
 	since := max(0, now.Sub(k.at))
 	atMost := min(l.most, remaining+l.rate*since.Seconds())
 	atLeast := min(l.most, remaining+l.rate*max(0, since-p.apart).Seconds())
@@ -389,7 +390,7 @@ func (p *published) note(said *ratelimit.Limit, k *charge, now time.Time) {
 		l.level = atLeast
 	}
 	l.level = min(max(l.level, atLeast), atMost)
-	l.spread(p.spread, remaining, most, left, now)
+	l.spread(p.use.Spread, remaining, most, left, now)
 }
 
 // counted reports whether the server had certainly counted k when it counted by.

@@ -551,7 +551,7 @@ func TestTransport_Resume_ForgetsPublishedLimits(t *testing.T) {
 // Spread sends what remains of any unit evenly until its reset.
 func TestConfig_Spread_EachUnit(t *testing.T) {
 	headers := []string{`RateLimit-Policy: "p";q=60;w=60;qu="points"`, `RateLimit: "p";r=30;t=60`}
-	cfg := sluicehttp.Config{Cost: estimated("points"), Spread: 1}
+	cfg := sluicehttp.Config{Cost: estimated("points"), Published: sluicehttp.Published{Spread: 1}}
 	once := sluicetest.On(1, shows(headers...)[0])
 	inWorld(t, cfg, layers(once, sluicetest.Reply(200, "ok")), func(w *world) {
 		var got []time.Duration
@@ -707,10 +707,10 @@ func TestTransport_EmptyBucket_IsAWindow(t *testing.T) {
 // What is spread of a bucket is what remains and what it gets until it is full.
 func TestConfig_Spread_Bucket(t *testing.T) {
 	answer := sluicetest.Status(200, bucket("openai", "Requests", 10, 48*time.Second)...)
-	inWorld(t, sluicehttp.Config{Spread: 1}, layers(answer), func(w *world) {
+	inWorld(t, sluicehttp.Config{Published: sluicehttp.Published{Spread: 1}}, layers(answer), func(w *world) {
 		w.wantGet("http://a.test/", 200)
-		if s := stats(t, w.rt); !s.Spread || s.Rate != (sluice.Rate{Count: 50, Per: 48 * time.Second}) {
-			t.Errorf("spread %v, %v", s.Spread, s.Rate)
+		if s := stats(t, w.rt); !s.Published || s.Rate != (sluice.Rate{Count: 50, Per: 48 * time.Second}) {
+			t.Errorf("spread %v, %v", s.Published, s.Rate)
 		}
 	})
 }
@@ -727,4 +727,100 @@ func TestTransport_EmptyBucket_MemoryIsBounded(t *testing.T) {
 			t.Errorf("%d buckets are kept", n)
 		}
 	})
+}
+
+// An hourly is a base transport to a server with n requests an hour and the headers of GitHub.
+type hourly struct {
+	n       int
+	clocked bool // hours begin when those of the clock do, otherwise with a request
+
+	mu      sync.Mutex
+	seed    uint64
+	left    int
+	end     time.Time
+	sent    []time.Duration // from its beginning to the last request, of each hour
+	refused int
+}
+
+// lag is how long a request or a response is on its way.
+func (s *hourly) lag() time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.seed = s.seed*6364136223846793005 + 1442695040888963407
+	return 10*ms + time.Duration(s.seed>>33)%(20*ms)
+}
+
+func (s *hourly) RoundTrip(req *http.Request) (*http.Response, error) {
+	time.Sleep(s.lag())
+	resp := s.serve(req)
+	time.Sleep(s.lag())
+	return resp, nil
+}
+
+func (s *hourly) serve(req *http.Request) *http.Response {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := time.Now()
+	if !now.Before(s.end) {
+		s.left, s.end, s.sent = s.n, now.Add(time.Hour), append(s.sent, 0)
+		if s.clocked {
+			s.end = now.Truncate(time.Hour).Add(time.Hour)
+		}
+	}
+	status := 200
+	if s.left == 0 {
+		s.refused++
+		status = 403
+	} else {
+		s.left--
+		s.sent[len(s.sent)-1] = now.Sub(s.end.Add(-time.Hour))
+	}
+	h := http.Header{}
+	h.Set("X-RateLimit-Limit", strconv.Itoa(s.n))
+	h.Set("X-RateLimit-Remaining", strconv.Itoa(s.left))
+	h.Set("X-RateLimit-Reset", strconv.FormatInt(s.end.Add(time.Second-1).Unix(), 10))
+	h.Set("X-RateLimit-Resource", "core")
+	return &http.Response{StatusCode: status, Header: h, Body: http.NoBody, Request: req, ProtoMajor: 1, ProtoMinor: 1}
+}
+
+// The third hour and the fourth begin as soon as the second.
+func TestConfig_Cost_EachHourIsLikeTheOthers(t *testing.T) {
+	for _, n := range []int{50, 500} {
+		for _, clocked := range []bool{false, true} {
+			t.Run(fmt.Sprint(n, clocked), func(t *testing.T) {
+				inBubble(t, func(t *testing.T) {
+					time.Sleep(59*time.Minute + 30300*ms)
+					s := &hourly{n: n, clocked: clocked}
+					rt := mustTransport(t, s, sluicehttp.Config{
+						Retry: sluice.RetryPolicy{MaxServerWait: 2 * time.Hour},
+						Cost:  func(*http.Request, []byte) sluice.Costs { return nil },
+					})
+					var work sync.WaitGroup
+					for range 8 {
+						work.Go(func() {
+							for range 5 * n / 8 {
+								req, _ := http.NewRequest("GET", "http://api.test/", nil)
+								resp, err := rt.RoundTrip(req)
+								if err != nil {
+									t.Error(err)
+									return
+								}
+								resp.Body.Close()
+							}
+						})
+					}
+					work.Wait()
+					ideal := time.Duration(n) * 40 * ms / 8
+					for i, last := range s.sent[1:] {
+						if last > ideal+2*time.Second {
+							t.Errorf("hour %d: the last request %v after it began; want %v", i+2, last, ideal)
+						}
+					}
+					if len(s.sent) < 5 || s.refused > 0 {
+						t.Errorf("%d hours, %d refused", len(s.sent), s.refused)
+					}
+				})
+			})
+		}
+	}
 }

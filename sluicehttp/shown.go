@@ -20,6 +20,7 @@ type shownLimit struct {
 	rate    float64 // per second; 0 for a window
 	most    float64 // that can remain; infinite if unknown
 	level   float64 // what remains, less what calls have taken
+	reserve float64 // of it, which is left to others
 	at      time.Time
 	resetAt time.Time // when all of a window comes back
 	renewed bool      // that time has come, and no response has said anything since
@@ -28,7 +29,7 @@ type shownLimit struct {
 	ask   time.Time // when one call may leave although nothing remains; zero for none
 	asker *charge   // it, until it is answered
 
-	pace float64   // for Config.Spread: per second, 0 for none
+	pace float64   // for Published.Spread: per second, 0 for none
 	next time.Time // when the next call may leave at that pace
 }
 
@@ -84,7 +85,7 @@ func (l *shownLimit) advance(now time.Time) {
 
 // wait returns how long until n may leave, if requests overtake each other by up to apart.
 func (l *shownLimit) wait(n float64, now time.Time, apart time.Duration) time.Duration {
-	if n == 0 && (l.rate > 0 || l.level > 0) {
+	if n == 0 && (l.rate > 0 || l.level > l.reserve) {
 		return 0
 	}
 	n = max(n, 1) // nothing remains, whatever it counts
@@ -95,7 +96,7 @@ func (l *shownLimit) wait(n float64, now time.Time, apart time.Duration) time.Du
 	// A call may overtake the one before it, for which the server must have refilled. More
 	// than there can be would wait for ever, and the estimate may be too high.
 	n += l.rate * apart.Seconds()
-	if short := min(n, l.most) - l.level; short > 1e-6 {
+	if short := min(n, l.most-l.reserve) + l.reserve - l.level; short > 1e-6 {
 		if l.rate > 0 {
 			return max(wait, ofSeconds(short/l.rate))
 		}
@@ -114,7 +115,7 @@ func (l *shownLimit) wait(n float64, now time.Time, apart time.Duration) time.Du
 // take takes what k takes, for which wait is 0.
 func (l *shownLimit) take(k *charge, now time.Time) {
 	n := l.of(k)
-	if n > 0 && l.rate == 0 && l.level < min(n, l.most) {
+	if n > 0 && l.rate == 0 && l.level-l.reserve < min(n, l.most-l.reserve) {
 		l.asker = k
 	}
 	l.level -= min(n, l.most)
@@ -132,13 +133,13 @@ func (l *shownLimit) spread(share, remaining, most float64, left time.Duration, 
 	if share == 0 || l.unit == requests || left <= 0 {
 		return
 	}
-	if l.pace = 0; remaining == 0 || share < 1 && remaining >= share*most {
+	if l.pace = 0; remaining <= l.reserve || share < 1 && remaining >= share*most {
 		return
 	}
 	if l.rate > 0 {
 		remaining = l.most // of a bucket, what is missing comes until then
 	}
-	l.pace = max(1, remaining) / left.Seconds()
+	l.pace = max(1, remaining-l.reserve) / left.Seconds()
 	if l.next.IsZero() {
 		l.next = now
 	}

@@ -25,7 +25,7 @@ type state struct {
 
 	server   atomic.Pointer[key] // destination of the last request; key if that is one
 	inFlight atomic.Int64        // attempts without a response; counted only if watched
-	watched  atomic.Bool         // it matters when calls are sent: a server publishes limits, or Config.Spread is set
+	watched  atomic.Bool         // it matters when calls are sent: a server publishes limits, or they are spread
 	sent     atomic.Uint32       // attempts since watched
 	spread   atomic.Int64        // until when the pace is spread, since t.epoch; 0 if it is not
 
@@ -57,7 +57,7 @@ type state struct {
 func newState(t *Transport, key key, gate *sluice.Gate, published *published) *state {
 	st := &state{t: t, gate: gate, key: key, published: published}
 	st.held.prev, st.held.next = &st.held, &st.held
-	st.watched.Store(t.cfg.Spread > 0)
+	st.watched.Store(t.cfg.Published.Spread > 0)
 	if key.scheme != "" {
 		st.server.Store(&st.key)
 	}
@@ -174,9 +174,8 @@ func (st *state) stats(now time.Time) Stats {
 	defer st.mu.Unlock()
 	s := Stats{
 		Limits: slices.Clone(st.limits), SeenAt: st.seen,
-		FromPolicy: st.policy.Count > 0 || st.places > 0 && !st.own,
-		Spread:     st.spread.Load() != 0 && st.inForce != st.unspread(),
-		Warnings:   st.warnings, Warning: st.warning,
+		Published: st.inForce != st.configured || st.places > 0 && !st.own,
+		Warnings:  st.warnings, Warning: st.warning,
 	}
 	for h := st.held.next; h != &st.held; h = h.next {
 		d := now.Sub(st.t.epoch) - h.since

@@ -42,8 +42,8 @@ type Transport struct {
 
 // New returns a transport that sends requests by base, or by [http.DefaultTransport] if that
 // is nil. It returns an error for a Gate that [sluice.New] rejects, Keys that
-// [sluice.NewKeyed] rejects, both Gate and NewGate, a negative LongHeld, a Spread that is
-// not from 0 to 1, or a status of AlsoRetry that is not from 400 to 599 or is 501.
+// [sluice.NewKeyed] rejects, both Gate and NewGate, a negative LongHeld, a Published with
+// a share out of its range, or a status of AlsoRetry that is not from 400 to 599 or is 501.
 func New(base http.RoundTripper, cfg Config) (*Transport, error) {
 	if base == nil {
 		base = http.DefaultTransport
@@ -86,8 +86,8 @@ func (t *Transport) newGate(k key) (*sluice.Gate, error) {
 	} else {
 		cfg := t.cfg.Gate
 		cfg.Name = name
-		if t.cfg.Cost != nil {
-			shown = &published{most: t.mostPause, tolerated: t.tolerated, spread: t.cfg.Spread}
+		if t.cfg.Cost != nil && !t.cfg.Published.Off {
+			shown = &published{most: t.mostPause, tolerated: t.tolerated, use: t.cfg.Published}
 			cfg.Limits = append(slices.Clip(cfg.Limits), sluice.Limit{Name: "of the server", Limiter: shown, Unit: sluice.Calls})
 		}
 		gate, err = sluice.New(cfg)
@@ -301,9 +301,9 @@ type Stats struct {
 	Limits []ratelimit.Limit
 	SeenAt time.Time
 
-	// FromPolicy reports that the rate or the concurrency in force was published
-	// by the server, Spread that the rate is slower because of Config.Spread.
-	FromPolicy, Spread bool
+	// Published reports that the rate or the concurrency in force is not the configured
+	// one but follows what the server publishes, see Published.Spread.
+	Published bool
 
 	// Held is how many permits are held by responses that are neither read to the
 	// end nor closed, HeldLong how many of them for Config.LongHeld or longer, and

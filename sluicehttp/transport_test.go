@@ -244,16 +244,21 @@ func TestTransport_Close(t *testing.T) {
 func TestNew_ConfigErrors(t *testing.T) {
 	gate := func(string) (*sluice.Gate, error) { return sluice.New(sluice.Config{}) }
 	for text, cfg := range map[string]sluicehttp.Config{
-		"negative concurrency":  {Gate: sluice.Config{Concurrency: -1}},
-		"both Gate and NewGate": {Gate: sluice.Config{Concurrency: 1}, NewGate: gate},
-		"negative MaxKeys":      {Keys: sluice.KeyedConfig{MaxKeys: -1}},
-		"negative LongHeld":     {LongHeld: -1},
-		"spread of -0.1":        {Spread: -0.1},
-		"spread of 1.1":         {Spread: 1.1},
-		"spread of NaN":         {Spread: math.NaN()},
-		"status 501":            {AlsoRetry: []int{409, 501}},
-		"status 399":            {AlsoRetry: []int{399}},
-		"status 600":            {AlsoRetry: []int{600}},
+		"negative concurrency":       {Gate: sluice.Config{Concurrency: -1}},
+		"both Gate and NewGate":      {Gate: sluice.Config{Concurrency: 1}, NewGate: gate},
+		"negative MaxKeys":           {Keys: sluice.KeyedConfig{MaxKeys: -1}},
+		"negative LongHeld":          {LongHeld: -1},
+		"spread of -0.1":             {Published: sluicehttp.Published{Spread: -0.1}},
+		"spread of 1.1":              {Published: sluicehttp.Published{Spread: 1.1}},
+		"spread of NaN":              {Published: sluicehttp.Published{Spread: math.NaN()}},
+		"reserve of -0.1":            {Published: sluicehttp.Published{Reserve: -0.1}},
+		"reserve of 1":               {Published: sluicehttp.Published{Reserve: 1}},
+		"reserve of NaN":             {Published: sluicehttp.Published{Reserve: math.NaN()}},
+		"off, with a Spread":         {Published: sluicehttp.Published{Off: true, Spread: 1}},
+		"with a Spread or a Reserve": {Published: sluicehttp.Published{Off: true, Reserve: 0.1}},
+		"status 501":                 {AlsoRetry: []int{409, 501}},
+		"status 399":                 {AlsoRetry: []int{399}},
+		"status 600":                 {AlsoRetry: []int{600}},
 	} {
 		rt, err := sluicehttp.New(nil, cfg)
 		if rt != nil || err == nil || !strings.Contains(err.Error(), text) || !strings.HasPrefix(err.Error(), "sluice") {

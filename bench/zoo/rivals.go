@@ -44,8 +44,8 @@ var clients = []client{
 	named("costly", "sluicehttp with Adaptive.Costly", ofSluice(func(*server) sluice.Config {
 		return sluice.Config{Adaptive: sluice.Adaptive{Costly: true}}
 	})),
-	named("policy", "sluicehttp with FromPolicy", client{http: overHTTP(func(*server) sluicehttp.Config {
-		return sluicehttp.Config{FromPolicy: true}
+	named("policy", "sluicehttp with Published.Spread 1", client{http: overHTTP(func(*server) sluicehttp.Config {
+		return sluicehttp.Config{Published: sluicehttp.Published{Spread: 1}}
 	})}),
 	named("idempotent", "sluicehttp; all requests are declared idempotent", client{http: overHTTP(func(*server) sluicehttp.Config {
 		return sluicehttp.Config{Idempotent: func(*http.Request, []byte) bool { return true }}
