@@ -181,6 +181,9 @@ func (g *Gate) noteThrottled(err error, since, asked time.Duration, p *Permit, w
 	g.queue.Lock()
 	defer g.queue.Unlock()
 	now := g.queue.Now()
+	if p == nil && g.granted == 0 {
+		return l, nil // it left through another gate, see Attempts.Move: how many the server granted before is not known
+	}
 	g.hold.Skip(since)
 	if p != nil && !p.first(answered) { // by this error, and not by the release
 		return l, nil

@@ -43,7 +43,7 @@ type Attempts struct {
 	gate   *Gate
 	policy RetryPolicy
 
-	began    time.Duration // first attempt, negative before
+	began    time.Duration // first attempt; before the gate was made if that is a later one, see Move
 	excused  time.Duration // since then, does not count for MaxElapsed
 	left     time.Duration // this attempt
 	attempts int           // made so far
@@ -56,6 +56,8 @@ type Attempts struct {
 	permit   *Permit       // of this attempt
 	refused  refusedCall   // its refusals by the server
 	place    int           // after this attempt, behind how many of those that wait; 0: all
+	label    uint32        // see Label
+	came     time.Time     // to the gate that has turned it away; zero if none has
 
 	// MaxElapsed is the default and MaxServerWait longer than its default, so long waits
 	// that a server asks for, and for the gate, do not count.
@@ -66,7 +68,7 @@ type Attempts struct {
 func NewAttempts(gate *Gate, policy RetryPolicy) Attempts {
 	p := policy.withDefaults()
 	return Attempts{
-		gate: gate, policy: p, began: -1,
+		gate: gate, policy: p,
 		excuses: policy.MaxElapsed == 0 && p.MaxServerWait > defaults.MaxServerWait,
 	}
 }
@@ -74,7 +76,8 @@ func NewAttempts(gate *Gate, policy RetryPolicy) Attempts {
 // Next waits for the backoff, if there is one, and then until the gate lets an attempt of
 // cost n leave, and returns its permit, which must be released. n = 0 takes nothing and
 // does not wait for the gate. If the gate refuses the first attempt, Next returns the
-// error of the gate; later, a [*RetryError] that matches it. It panics if n < 0.
+// error of the gate; later, a [*RetryError] that matches it. After [Attempts.Label] it may also
+// return [ErrTurnedAway]. It panics if n < 0.
 func (a *Attempts) Next(ctx context.Context, n int64) (*Permit, error) {
 	p := new(Permit)
 	if err := a.NextIn(ctx, n, p); err != nil {
@@ -102,24 +105,32 @@ func (a *Attempts) NextIn(ctx context.Context, n int64, p *Permit) error {
 		a.reportRetry(ctx, wait)
 	}
 	longest, began := time.Duration(queue.Forever), time.Duration(0)
-	if a.began >= 0 && a.policy.MaxElapsed != limits.Never {
+	if a.attempts > 0 && a.policy.MaxElapsed != limits.Never {
 		began = a.gate.queue.Now()
 		if !a.excuses {
 			longest = a.policy.MaxElapsed - a.elapsed(began)
 		}
 	}
-	r := queue.Request{N: n, Max: longest, Patience: a.policy.MaxServerWait}
-	if a.place > 0 {
+	r := queue.Request{N: n, Max: longest, Patience: a.policy.MaxServerWait, Label: a.label}
+	switch {
+	case a.place > 0:
 		r.Refused, r.First = a.place, a.gate.queue.Epoch().Add(a.began)
+	case !a.came.IsZero():
+		r.Refused, r.First = 1, a.came
 	}
 	if err := p.acquire(ctx, a.gate, &r); err != nil {
+		if away, ok := errors.AsType[*queue.TurnedAway](err); ok {
+			a.turnedAway(away)
+			return ErrTurnedAway
+		}
 		return a.notAdmitted(err)
 	}
+	a.came = time.Time{}
 	a.permit = p
 	if a.left = p.since; p.gate == nil { // n was 0
 		a.left = a.gate.queue.Now()
 	}
-	if a.attempts++; a.began < 0 {
+	if a.attempts++; a.attempts == 1 {
 		a.began = a.left
 	} else if waited := a.left - began; a.excusable(waited) {
 		a.excused += waited
@@ -192,7 +203,7 @@ func (a *Attempts) failed(ctx context.Context, err error) error {
 	m := a.gate.judge(err, a.left)
 	a.last, a.wait, a.place = err, 0, 0
 	if m.throttled != nil && !m.permanent {
-		if !a.gate.concernsOthers(a.permit, &a.refused) {
+		if !a.gate.concernsOthers(a.permit, a.left, &a.refused) {
 			return a.refusedAlone(ctx, m.throttled)
 		}
 		a.place = a.refused.n
@@ -394,7 +405,7 @@ func (a *Attempts) mayWait(ctx context.Context, kind failure, d, worst time.Dura
 // if that is unknown.
 func (a *Attempts) stop(why error, at time.Duration) error {
 	s := &RetryError{Gate: a.gate.name, Last: a.last, Why: why, Attempts: a.attempts}
-	if a.began >= 0 {
+	if a.attempts > 0 {
 		s.Elapsed = a.gate.queue.Now() - a.began
 	}
 	if at > 0 && at != limits.Never {

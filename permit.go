@@ -2,6 +2,7 @@ package sluice
 
 import (
 	"context"
+	"errors"
 	"maps"
 	"math"
 	"sync/atomic"
@@ -160,6 +161,9 @@ func (p *Permit) takeTurn(ctx context.Context, g *Gate, r *queue.Request, lease 
 	left, waited, err := g.queue.Acquire(ctx, *r)
 	if err != nil {
 		later.report()
+		if errors.As(err, new(*queue.TurnedAway)) {
+			return g.turnedAway(ctx, r.N, err)
+		}
 		return g.refuse(ctx, r.N, err)
 	}
 	p.granted(ctx, g, r.N, left, lease, later, before+waited)

@@ -148,15 +148,16 @@ func (c *refusedCall) note(now, since time.Duration, t *tally, others bool) {
 	c.alone, c.then = true, t.refused
 }
 
-// concernsOthers notes that the server refused the call of p again, or for the first time, and
-// reports whether that concerns other calls. If it does not, and no other refusal is known, the
-// gate forgets what it has learned from those of this call.
-func (g *Gate) concernsOthers(p *Permit, c *refusedCall) bool {
+// concernsOthers notes that the server refused the call of p, which left at since, again or for the
+// first time, and reports whether that concerns other calls. If it does not, and no other refusal is
+// known, the gate forgets what it has learned from those of this call. p is nil if the call left
+// through another gate.
+func (g *Gate) concernsOthers(p *Permit, since time.Duration, c *refusedCall) bool {
 	g.queue.Lock()
 	defer g.queue.Unlock()
-	c.costs = p.n > 1 || p.costs() != nil
+	c.costs = p != nil && (p.n > 1 || p.costs() != nil)
 	others := c.concernsOthers(&g.tally)
-	c.note(g.queue.Now(), p.since, &g.tally, others)
+	c.note(g.queue.Now(), since, &g.tally, others)
 	if !others && g.tally.allAreAlone() && !g.adaptive.searches() && (g.learner != nil || g.ramp != nil) {
 		g.forgetRefusals(g.queue.Now())
 	}

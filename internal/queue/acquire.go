@@ -2,6 +2,7 @@ package queue
 
 import (
 	"context"
+	"math"
 	"time"
 
 	"github.com/sluice-go/sluice/internal/errs"
@@ -32,6 +33,9 @@ type Request struct {
 	// if it goes behind all that wait. First is when it was first sent. See again.go.
 	Refused int
 	First   time.Time
+
+	// Label, if not 0, is for TurnAway.
+	Label uint32
 
 	announced bool // Config.Waits was called
 	asking    context.Context
@@ -261,12 +265,12 @@ func (w *Waiter) setRequest(r *Request, d deadline, q *Queue, now time.Duration)
 	if d.set {
 		w.more().ctxAt = q.Instant(now, d.at)
 	}
-	if r.Ask == nil && r.Patience == 0 && r.Refused == 0 {
+	if r.Ask == nil && r.Patience == 0 && r.Refused == 0 && r.Label == 0 {
 		return
 	}
 	w.more().ask, w.rare.asking, w.rare.stop = r.Ask, r.asking, r.stop
-	w.rare.patience, w.rare.announced, w.rare.below = r.Patience, r.announced, r.Below
-	if w.rare.refused = r.Refused; r.Refused > 0 {
+	w.rare.patience, w.rare.announced, w.rare.below, w.rare.label = r.Patience, r.announced, r.Below, r.Label
+	if w.rare.refused = int32(min(r.Refused, math.MaxInt32)); r.Refused > 0 {
 		w.rare.left = r.First.Sub(q.epoch)
 	}
 	if w.rare.since = now; !r.Came.IsZero() {

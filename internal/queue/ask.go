@@ -193,7 +193,7 @@ func (q *Queue) unlocked(w *Waiter, f func()) {
 func (q *Queue) ask(w *Waiter) (wait Wait, err error) {
 	r := w.rare
 	now := q.Now()
-	turn := Turn{N: w.n, Due: min(r.since, r.due, now), Left: Forever, Patience: r.patience, Refused: r.refused}
+	turn := Turn{N: w.n, Due: min(r.since, r.due, now), Left: Forever, Patience: r.patience, Refused: int(r.refused)}
 	if r.refused > 0 {
 		turn.First = q.epoch.Add(r.left)
 	}

@@ -41,6 +41,7 @@
 //	acquire.go   how callers come in
 //	reserve.go   entries without a goroutine
 //	again.go     callers that the server has refused
+//	away.go      callers that are to wait in another queue
 //	wait.go      how goroutines wait and are woken: one loop for all
 //	clock.go     one timer for many queues
 //	ask.go       callers whose limits must block to answer, and what those behind them know

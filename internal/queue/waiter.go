@@ -62,7 +62,8 @@ type rare struct {
 	bells     []hung             // the bells it is registered at
 	below     *Queue             // at the head of which it waits, or nil
 
-	refused int           // see Request.Refused
+	label   uint32        // see Request.Label
+	refused int32         // see Request.Refused
 	left    time.Duration // when it was first sent, if it was rejected
 }
 

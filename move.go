@@ -1,0 +1,120 @@
+package sluice
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/sluice-go/sluice/internal/adaptive"
+	"github.com/sluice-go/sluice/internal/errs"
+	"github.com/sluice-go/sluice/internal/queue"
+)
+
+// # Calls that change their gate
+//
+// Whose limit a refusal is about is found out when calls wait already: those of the route that was
+// refused, in the gate of the whole host. They must wait in another gate then, and those that are
+// not concerned must not wait behind them. A call that waits has taken nothing, so it is enough to
+// end its wait: TurnAway. It comes back through the other gate, in which it goes before those that
+// came later.
+//
+// The call that was refused is under way. Its answer says nothing about the gate that it has left
+// through, except that there is one call less: Move.
+
+// ErrTurnedAway is the error of [Attempts.Next] after [Gate.TurnAway]. The call has taken nothing and
+// is not over: it goes on with [Attempts.Move] to another gate, or the same, and Next. Until its
+// next permit it keeps its place among those that were turned away.
+var ErrTurnedAway = errors.New("sluice: turned away, to go on through another gate")
+
+// Label gives the call a label other than 0, by which [Gate.TurnAway] finds it while it waits.
+func (a *Attempts) Label(label uint32) { a.label = label }
+
+// Move makes gate the gate of the next attempts, unless it is that already. Between Next and Ended it
+// also makes it the gate that is paused if this attempt was refused, and that learns from it, unless
+// no call has left through it yet. The one before learns nothing from it.
+func (a *Attempts) Move(gate *Gate) {
+	before := a.gate
+	if gate == before {
+		return
+	}
+	behind := before.queue.Epoch().Sub(gate.queue.Epoch())
+	a.began += behind
+	a.left = max(0, a.left+behind)
+	a.gate, a.refused, a.place = gate, refusedCall{}, 0
+	p := a.permit
+	for a.permit = nil; p != nil && p.gate != nil && p.done.Load()&(released|answered) == 0; p = p.up {
+		if p.gate == gate { // a parent, whose own permit tells it more
+			a.permit, a.left = p, p.since
+			return
+		}
+		p.gate.leaveOut(p)
+	}
+}
+
+// leaveOut records that the call of p says nothing about g.
+func (g *Gate) leaveOut(p *Permit) {
+	g.queue.Lock()
+	g.hold.Skip(p.since)
+	p.first(denied)
+	g.queue.Unlock()
+	if p.departure != 0 || g.answersCount.Load() {
+		g.answer(p, adaptive.Unknown)
+	}
+}
+
+// Retract gives back the permit of the last Next, whose attempt is not made and counts neither as an
+// attempt nor as an answer. Its slot of the rate is lost.
+func (a *Attempts) Retract() {
+	if a.permit == nil {
+		return
+	}
+	if p := a.permit; p.gate != nil && p.first(released) {
+		p.end(adaptive.Unknown)
+	}
+	a.permit = nil
+	a.attempts = max(0, a.attempts-1)
+}
+
+// turnedAway keeps when a call came that is turned away, for its place in the next gate.
+func (a *Attempts) turnedAway(away *queue.TurnedAway) {
+	if a.came.IsZero() || away.Came.Before(a.came) {
+		a.came = away.Came
+	}
+	a.place = 0
+}
+
+// TurnAway ends the waits of the calls that have a label for which which returns true: their
+// [Attempts.Next] returns [ErrTurnedAway]. Nothing is taken from any limit, and no call counts as
+// refused in Stats; its event is EventRefused with the reason "moved". Calls without a label stay.
+// which must return soon and must not use the gate.
+func (g *Gate) TurnAway(which func(label uint32) bool) { g.queue.TurnAway(which) }
+
+// turnedAway reports that a call of cost n was turned away, and returns err.
+func (g *Gate) turnedAway(ctx context.Context, n int64, err error) error {
+	g.report(Event{Kind: EventRefused, Context: ctx, N: n, Reason: reasonMoved, Err: errs.Named(g.name, ErrTurnedAway)})
+	return err
+}
+
+const reasonMoved = "moved"
+
+// Part returns a gate for a part of the calls of g, such as those of one route: g is its Parent, so
+// they need what g allows, and it adds limits of its own, or none. What a gate has besides limits, it
+// has as g: Adaptive, Refused, Observer, MaxWaiting and RetryBudget. It returns an error if g has a
+// Semaphore, or for limits that [New] rejects.
+func (g *Gate) Part(name string, more ...Limit) (*Gate, error) {
+	g.queue.Lock()
+	budget := g.budget.capacity
+	g.queue.Unlock()
+	return New(Config{
+		Name: name, Parent: g, Limits: more, MaxWaiting: g.maxWaiting,
+		Adaptive: g.adaptive, Refused: g.refusedBy, Observer: g.observer, RetryBudget: budget,
+	})
+}
+
+// GrantedAt returns when p was granted; the zero time if n was 0.
+func (p *Permit) GrantedAt() time.Time {
+	if p == nil || p.gate == nil {
+		return time.Time{}
+	}
+	return p.gate.queue.Epoch().Add(p.since)
+}

@@ -1,0 +1,158 @@
+package sluice_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/sluice-go/sluice"
+)
+
+// Calls that are turned away take nothing, go on through another gate, and keep their order; those with
+// another label, or none, stay.
+func TestGate_TurnAway(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		host := must(sluice.New(sluice.Config{Name: "host", Rate: sluice.Rate{Count: 1, Per: time.Second}}))
+		part, err := host.Part("part")
+		if err != nil {
+			t.Fatal(err)
+		}
+		host.PauseUntil(time.Now().Add(10*time.Second), "told")
+		var mu sync.Mutex
+		var order []int
+		var all sync.WaitGroup
+		for i := range 6 {
+			all.Go(func() {
+				a := sluice.NewAttempts(host, sluice.RetryPolicy{})
+				a.Label(uint32(i%3 + 1)) // 1 and 2 are turned away
+				permit, err := a.Next(t.Context(), 1)
+				if turned := errors.Is(err, sluice.ErrTurnedAway); turned != (i%3 < 2) {
+					t.Errorf("call %d: %v", i, err)
+				} else if turned {
+					a.Move(part)
+					permit, err = a.Next(t.Context(), 1)
+				}
+				if err != nil {
+					t.Errorf("call %d: %v", i, err)
+				}
+				mu.Lock()
+				order = append(order, i)
+				mu.Unlock()
+				permit.Release()
+			})
+			time.Sleep(time.Millisecond)
+		}
+		part.PauseUntil(time.Now().Add(20*time.Second), "told")
+		host.TurnAway(func(label uint32) bool { return label < 3 })
+		synctest.Wait()
+		if h, p := host.Stats(), part.Stats(); h.Pacing != 2 || p.Pacing != 4 {
+			t.Errorf("%d wait for the host and %d for the part", h.Pacing, p.Pacing)
+		}
+		all.Wait()
+		if !slices.Equal(order[:2], []int{2, 5}) {
+			t.Errorf("left in the order %v", order)
+		}
+		if rest := order[3:]; !slices.IsSorted(rest) {
+			t.Errorf("left in the order %v: all but the first as they came", order)
+		}
+		if s := host.Stats(); s.Granted != 6 || s.InFlight != 0 || s.Refused != (sluice.Refusals{}) {
+			t.Errorf("host: %v", s)
+		}
+	})
+}
+
+// A refusal that is moved pauses the other gate, and the one before learns nothing from it.
+func TestAttempts_Move_Refused(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		host := must(sluice.New(sluice.Config{Name: "host"}))
+		part, err := host.Part("part")
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Second)
+		a := sluice.NewAttempts(host, sluice.RetryPolicy{})
+		permit, err := a.Next(t.Context(), 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		a.Move(part)
+		a.Move(part) // changes nothing
+		if again, err := a.Ended(t.Context(), sluice.RetryAfter(errors.New("429"), time.Minute)); !again || err != nil {
+			t.Fatal(again, err)
+		}
+		permit.Release()
+		if h, p := host.Stats(), part.Stats(); !h.PausedUntil.IsZero() || h.Learned != nil || p.PausedUntil.Sub(time.Now()) != time.Minute {
+			t.Errorf("host %v, part %v", h, p)
+		}
+		if permit, err = a.Next(t.Context(), 1); err != nil {
+			t.Fatal(err)
+		}
+		if again, err := a.Ended(t.Context(), nil); again || err != nil {
+			t.Error(again, err)
+		}
+		permit.Release()
+		if h, p := host.Stats(), part.Stats(); h.InFlight != 0 || p.InFlight != 0 || h.Granted != 2 || p.Granted != 1 {
+			t.Errorf("host %v, part %v", h, p)
+		}
+	})
+}
+
+// A retracted attempt is none: its permit is back, and the next one is the first.
+func TestAttempts_Retract(t *testing.T) {
+	gate := must(sluice.New(sluice.Config{Concurrency: 1}))
+	a := sluice.NewAttempts(gate, sluice.RetryPolicy{Attempts: 1})
+	for range 3 {
+		if _, err := a.Next(context.Background(), 1); err != nil {
+			t.Fatal(err)
+		}
+		a.Retract()
+		a.Retract() // changes nothing
+	}
+	permit, err := a.Next(context.Background(), 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if permit.GrantedAt().IsZero() {
+		t.Error("no time")
+	}
+	if again, err := a.Ended(context.Background(), nil); again || err != nil {
+		t.Error(again, err)
+	}
+	permit.Release()
+	if s := gate.Stats(); s.InFlight != 0 {
+		t.Error(s)
+	}
+	var none *sluice.Permit
+	if !none.GrantedAt().IsZero() {
+		t.Error("the nil permit was granted")
+	}
+}
+
+// Part has what the gate has besides limits, and those of the gate hold for it.
+func TestGate_Part(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		host := must(sluice.New(sluice.Config{Name: "host", Concurrency: 1, MaxWaiting: 1, RetryBudget: 7}))
+		part, err := host.Part("part")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if s := part.Stats(); s.Parent != "host" || s.Name != "part" || s.Concurrency != 0 || s.RetryTokens != 7 {
+			t.Error(s)
+		}
+		p, err := host.Acquire(t.Context(), 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, ok := part.TryAcquire(1); ok {
+			t.Error("two in flight")
+		}
+		p.Release()
+		if _, err := must(sluice.New(sluice.Config{Semaphore: shared{}})).Part("part"); err == nil {
+			t.Error("a part of a gate with a semaphore")
+		}
+	})
+}
