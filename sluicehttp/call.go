@@ -26,6 +26,9 @@ type call struct {
 	ctx    context.Context // of req, with the costs of the call
 	o      *Overrides
 	key    key
+	host   *state // of key
+	at     *state // through whose gate it goes: that of host, or of a scope, which is pinned for it
+	route  uint64 // 0 while it is not known
 	cost   int64
 	safe   bool      // it may be sent twice
 	partly bool      // the server did a part of it in the last attempt
@@ -48,12 +51,18 @@ type call struct {
 func (c *call) run(st *state) (*http.Response, error) {
 	st.goesTo(c)
 	c.attempts = st.attempts
+	c.host, c.at = st, st
+	if st.scopes != nil {
+		defer c.leave()
+		st.scopes.note(c)
+		c.attempts.Label(labelOf(c.route))
+	}
 	if retriedOutside(c.req) {
 		c.attempts.Charge()
 	}
 	for {
 		asked := c.clock()
-		h := &hold{state: st}
+		h := new(hold)
 		req, err := c.next(h)
 		if err != nil {
 			return c.refused(err)
@@ -68,16 +77,64 @@ func (c *call) run(st *state) (*http.Response, error) {
 
 // next waits for the permit of another attempt, which h gets, and returns its request.
 func (c *call) next(h *hold) (*http.Request, error) {
-	if err := c.attempts.NextIn(c.ctx, c.cost, &h.own); err != nil {
+	if err := c.admit(h); err != nil {
 		return nil, err
 	}
-	h.permit, h.bill = &h.own, c.newBill(h.state, &h.own)
+	h.permit, h.bill = &h.own, c.newBill(h, &h.own)
 	req, err := c.body.next(c.req, !c.o.NoRetry)
 	if err != nil {
 		h.bill.failed(time.Now())
 		h.permit.Release()
 	}
 	return req, err
+}
+
+// admit waits for the permit of another attempt, in the gate that it needs.
+func (c *call) admit(h *hold) error {
+	for {
+		if s := c.host.scopes; s != nil && (s.mode.Load()&busy != 0 || c.at != c.host) {
+			c.goTo(s.where(c))
+		}
+		h.state = c.at
+		if c.spent != nil {
+			c.spent.of = c.counts(h).published
+		}
+		switch err := c.attempts.NextIn(c.ctx, c.cost, &h.own); {
+		case err == sluice.ErrTurnedAway:
+		case err != nil:
+			return err
+		case c.host.scopes.strayed(c):
+			c.attempts.Retract()
+			*h = hold{}
+		default:
+			return nil
+		}
+	}
+}
+
+// counts returns the state that notes what the responses to the call of h say.
+func (c *call) counts(h *hold) *state {
+	if h.state.key.route == askName {
+		return c.host
+	}
+	return h.state
+}
+
+// goTo lets c go on through the gate of st, which is pinned unless it is the host.
+func (c *call) goTo(st *state) {
+	before := c.at
+	c.at = st
+	c.attempts.Move(st.gate)
+	if before != c.host {
+		before.unpin()
+	}
+}
+
+// leave lets go of the scope of c.
+func (c *call) leave() {
+	if c.at != c.host {
+		c.at.unpin()
+	}
 }
 
 // attempt sends req once, with the permit of h, which was asked for at asked. again reports
@@ -115,7 +172,7 @@ func (c *call) attempt(req *http.Request, h *hold, asked time.Time) (resp *http.
 
 // succeeded returns resp, which did not fail, for the caller.
 func (c *call) succeeded(resp *http.Response, h *hold, now time.Time) *http.Response {
-	h.state.adjust()
+	c.counts(h).adjust()
 	if resp.StatusCode < 500 {
 		c.attempts.Ended(c.ctx, nil)
 	}
@@ -128,7 +185,7 @@ func (c *call) succeeded(resp *http.Response, h *hold, now time.Time) *http.Resp
 func (c *call) unsuccessful(resp *http.Response, h *hold, f *failure, now time.Time) *http.Response {
 	stopped := c.fail(f)
 	h.body = nil
-	h.state.adjust() // after a throttle has paused the gate
+	c.counts(h).adjust() // after a throttle has paused the gate
 	if stopped == nil {
 		c.setAside(resp, h)
 		return nil
@@ -151,7 +208,7 @@ func (c *call) learn(h *hold, resp *http.Response) (*failure, time.Time) {
 		some = c.speakers(resp)
 	}
 	if now.IsZero() {
-		if resp.StatusCode < 400 && c.t.cfg.Inspect == nil && some == 0 && h.bill == nil && st.floors.Load() == 0 && !c.noted() {
+		if resp.StatusCode < 400 && c.t.cfg.Inspect == nil && some == 0 && h.bill == nil && st.floors.Load() == 0 && !c.noted() && !c.host.scopes.watch() {
 			return nil, now
 		}
 		now = time.Now()
@@ -163,7 +220,7 @@ func (c *call) learn(h *hold, resp *http.Response) (*failure, time.Time) {
 		said.Throttled, said.Global = false, false
 	}
 	st.noteWarnings(warnings)
-	st.heed(h, &said, now)
+	c.heed(h, &said, now)
 	if said.Throttled && said.Global {
 		st.pauseAll(c.server(), pause{said.RetryAt, said.RetrySource + ": all calls"}, now)
 	}

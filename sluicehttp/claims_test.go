@@ -322,8 +322,11 @@ func TestTransport_Claims_TwoMaxima(t *testing.T) {
 				if w.now() != 0 {
 					t.Errorf("held up for %v", w.now())
 				}
-				if _, _, err := w.get(bg, "http://a.test/items"); !errors.Is(err, sluice.ErrServerWait) {
-					t.Errorf("after the only limit was exhausted: %v", err)
+				if _, _, err := w.get(bg, "http://a.test/all"); !errors.Is(err, sluice.ErrServerWait) {
+					t.Errorf("after its only limit was exhausted: %v", err)
+				}
+				if w.wantGet("http://a.test/items", 200); w.now() != 0 {
+					t.Errorf("held up for %v by the limit of another route", w.now())
 				}
 			})
 		})

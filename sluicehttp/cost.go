@@ -51,7 +51,8 @@ func (c *call) estimate(costs sluice.Costs) error {
 // each request would allocate it, also without a Config.Cost.
 type spending struct {
 	costs  sluice.Costs
-	charge *charge // what the attempt takes of published limits; nil if nothing
+	of     *published // what takes the charge; others let it pass
+	charge *charge    // what the attempt takes of published limits; nil if nothing
 }
 
 type spendingKey struct{}
@@ -110,11 +111,11 @@ type bill struct {
 }
 
 // newBill returns the bill of an attempt, or nil if it will not be settled.
-func (c *call) newBill(st *state, permit *sluice.Permit) *bill {
+func (c *call) newBill(h *hold, permit *sluice.Permit) *bill {
 	if c.spent == nil && c.page == nil && c.t.cfg.Usage == nil {
 		return nil
 	}
-	b := &bill{permit: permit, server: st.published}
+	b := &bill{permit: permit, server: c.counts(h).published}
 	if c.spent != nil {
 		b.charge, b.costs = c.spent.charge, c.spent.costs
 		c.spent.charge = nil // another attempt has another one

@@ -12,7 +12,8 @@
 // There is a gate for each scheme, host and port. It is made for the first request and
 // forgotten when a new gate would behave the same. All spellings of a host have the same
 // gate: upper case, a final dot, "bücher.example" and "xn--bcher-kva.example". Config.Key
-// groups requests differently, and [With] does so for single requests.
+// groups requests differently, and [With] does so for single requests. What a server says about one
+// route only gets a gate of its own, see "Whose limit is it?".
 //
 // # A request
 //
@@ -94,9 +95,9 @@
 //
 // Package ratelimit reads the header. A Transport reacts as follows:
 //
-//	throttled, with a time       the gate of the key is paused until then, at most a
-//	                             second longer and at most for MaxPause; then calls
-//	                             leave at the pace
+//	throttled, with a time       the gate of the key, or of the route, is paused until then,
+//	                             at most a second longer and at most for MaxPause; then
+//	                             calls leave at the pace
 //	the same, for all calls      all gates for that scheme, host and port are paused
 //	throttled, without a time    RetryPolicy.Throttled
 //	503, 500, 403, 420, 430 or   a failure or, for 403, nothing; unless they come in
@@ -151,6 +152,29 @@
 //	GitHub, AWS, Anthropic,   the above, without a look at header and path: for gateways and
 //	Google, GraphQL           servers that are compatible except in these
 //	Inspectors                several of these for one transport
+//
+// # Whose limit is it?
+//
+// A server may limit each route by itself: 15 searches and 900 lookups, two renames of a channel. So
+// if it asks for a wait, or says that nothing remains, and requests of several routes are known, only
+// the route of that request waits: it gets a gate whose parent is that of the host, with a pace,
+// published limits and Stats of its own. A route is the method and the path without ids
+// ("GET /repos/o/r/issues/{}"), or what the server names (X-RateLimit-Bucket, X-RateLimit-Resource).
+// Rate and Concurrency of the host hold for all its routes together.
+//
+// Until it is known whose limit it is, the other routes go on with one request, which asks. If that is
+// granted they follow, twice as many with each that is. If two are refused, or the only other route
+// is, the limit is the host's: its gate is paused, and for the next waits, then for the next three,
+// and so on, no request asks. None asks if
+//
+//   - the response says that it is about all calls, or is GitHub's secondary limit;
+//   - responses have shown limits, and it is clear from those whether they are one or several;
+//   - the wait is longer than a minute, shows no limit, and no route is known to have one of its own.
+//
+// This is for hosts without a Config.Key or Overrides.Key, which decide it. [ByRoute] is a Config.Key
+// for a server whose limits are known to be those of routes. A refusal without a time is learned from
+// by the whole host. Hosts have at most 64 routes with a gate. A Gate with a Semaphore has none, and
+// then what one route is told pauses the host.
 //
 // # How far headers are believed
 //

@@ -108,3 +108,12 @@ func MakersInSuccess() (table, used []int) {
 	}
 	return table, []int{graphQLMaker, jsonRPCMaker, slackMaker}
 }
+
+// SeeRoute makes the route of req known, as a request does.
+func (t *Transport) SeeRoute(req *http.Request) {
+	c := call{t: t, req: req}
+	_ = t.use(destination(req), func(st *state) error {
+		st.scopes.note(&c)
+		return nil
+	})
+}

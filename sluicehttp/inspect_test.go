@@ -433,14 +433,14 @@ func TestInspector_StallingBody_KeyIsPaused(t *testing.T) {
 			t.Run(c.name+"/"+scheme, func(t *testing.T) {
 				peek := func(_ *http.Response, peek func() []byte, _ *ratelimit.Info) { peek() }
 				cfg := sluicehttp.Config{Inspect: peek, Retry: seconds, Gate: sluice.Config{Concurrency: 100}}
-				faults := layers(sluicetest.Path("/first", sluicetest.Stall(1, limits.Never)),
-					sluicetest.Path("/first", sluicetest.Reply(c.status, "long", strings.Split(c.header, "|")...)))
+				faults := layers(sluicetest.Path("/7", sluicetest.Stall(1, limits.Never)),
+					sluicetest.Path("/7", sluicetest.Reply(c.status, "long", strings.Split(c.header, "|")...)))
 				inWorld(t, cfg, faults, func(w *world) {
 					ctx := sluicehttp.With(bg, sluicehttp.Overrides{NoRetry: true})
 					done := make(chan struct{})
 					go func() {
 						defer close(done)
-						resp, err := w.rt.RoundTrip(request(t, ctx, "GET", scheme+"://a.test/first", nil))
+						resp, err := w.rt.RoundTrip(request(t, ctx, "GET", scheme+"://a.test/7", nil))
 						if err != nil {
 							t.Error(err)
 							return
@@ -457,7 +457,7 @@ func TestInspector_StallingBody_KeyIsPaused(t *testing.T) {
 						others = append(others, other)
 						go func() {
 							defer close(other)
-							w.get(bg, scheme+"://a.test/other")
+							w.get(bg, scheme+"://a.test/8")
 						}()
 						time.Sleep(10 * ms)
 					}

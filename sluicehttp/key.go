@@ -12,12 +12,16 @@ import (
 )
 
 // A key names a gate: a scheme and a host with its port or, with an empty scheme, the result
-// of Config.Key. Joining the two into one string would cost every request an allocation.
-type key struct{ scheme, host string }
+// of Config.Key. Joining the two into one string would cost every request an allocation. A scope of a
+// server also has a route, or another name for its calls.
+type key struct{ scheme, host, route string }
 
 func (k key) String() string {
-	if k.scheme == "" {
+	switch {
+	case k.scheme == "":
 		return k.host
+	case k.route != "":
+		return k.scheme + "://" + k.host + " " + k.route
 	}
 	return k.scheme + "://" + k.host
 }
@@ -26,7 +30,7 @@ func (k key) String() string {
 // key, so that another spelling does not get another rate.
 func destination(req *http.Request) key {
 	scheme := strings.ToLower(req.URL.Scheme) // allocates only to change something
-	return key{scheme, spell(scheme, req.URL)}
+	return key{scheme: scheme, host: spell(scheme, req.URL)}
 }
 
 // spell returns the canonical host and port of u: lower case, names as in DNS without a

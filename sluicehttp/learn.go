@@ -101,12 +101,32 @@ func (t *Transport) later(at, now time.Time) time.Time {
 	return at.Add(time.Duration(t.random() * float64(most)))
 }
 
-// heed applies what the response to h says about limits, as far as it is believed.
-func (st *state) heed(h *hold, said *ratelimit.Info, now time.Time) {
+// heed applies what the response to h says about limits, as far as it is believed: to the gate through
+// which its call left, or to that of another scope, whose limit it is.
+func (c *call) heed(h *hold, said *ratelimit.Info, now time.Time) {
 	var found findings
+	st := c.counts(h)
 	st.noteClaims(h, said, &found, now)
-	h.bill.answered(said, &found, now)
-	st.learn(said, &found, now)
+	to := c.concerns(h, said, &found, now)
+	if to.key.route == askName {
+		to = c.host
+	}
+	if to == st {
+		h.bill.answered(said, &found, now)
+		st.learn(said, &found, now)
+	} else {
+		rest := *said
+		rest.Limits = nil
+		h.bill.answered(&rest, &found, now)
+		to.adopt(said, now)
+	}
+	switch {
+	case to == c.at:
+	case said.Throttled:
+		c.goTo(to)
+	case to != c.host:
+		to.unpin()
+	}
 }
 
 // learn notes what a response said, and pauses the gate if a limit is exhausted. A throttle

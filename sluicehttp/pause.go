@@ -66,6 +66,7 @@ func (t *Transport) PauseUntil(key string, until time.Time, why string) bool {
 	for gate, st := range t.states.Range {
 		if st.(*state).key.String() == key {
 			found = true
+			st.(*state).pausedByUser.Store(&pause{until, why})
 			gate.(*sluice.Gate).PauseUntil(until, why)
 		}
 	}
@@ -133,8 +134,11 @@ func (st *state) place(limit int64) error {
 func (t *Transport) Resume(key string) bool {
 	found := t.global.lift(named(key))
 	for _, st := range t.states.Range {
-		if st := st.(*state); st.key.String() == key {
+		st := st.(*state)
+		if st.key.String() == key {
 			found = true
+			st.resume()
+		} else if st.key.route != "" && st.server.Load().String() == key { // a scope of it
 			st.resume()
 		}
 	}
@@ -151,6 +155,8 @@ func (st *state) resume() {
 	if server := st.server.Load(); server != nil {
 		st.t.global.lift(func(k key) bool { return k == *server })
 	}
+	st.pausedByUser.Store(nil)
+	st.scopes.resume()
 	st.mu.Lock()
 	st.floorUntil = time.Time{}
 	st.floors.Store(0)

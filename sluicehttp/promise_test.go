@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -25,6 +26,7 @@ func TestPromise(t *testing.T) {
 		"http_1":     overHTTP("http://a.test/", false),
 		"http_2":     overHTTP("https://a.test/", false),
 		"http_cost":  overHTTP("https://a.test/", true),
+		"http_route": overHTTP("http://a.test/things/7", false),
 		"real_clock": overHTTP("http://a.test/", false),
 		"http_no_rate": func(tb testing.TB, l promise.Limits) *promise.Subject {
 			l.Interval = 0
@@ -61,6 +63,11 @@ func overHTTP(url string, cost bool) promise.Setup {
 			cfg.Usage = func(_ *http.Response, _ []byte, used sluice.Costs) { used["tokens"] = 1 }
 		}
 		rt := mustTransport(tb, base, cfg)
+		for _, known := range []string{"http://a.test/other", url} {
+			if strings.HasSuffix(url, "/things/7") { // what calls are told is first that of their route
+				rt.SeeRoute(request(tb, bg, http.MethodGet, known, nil))
+			}
+		}
 		client := &http.Client{Transport: rt}
 		send := func(ctx context.Context, f func() error) error {
 			req := request(tb, ctx, http.MethodGet, url, nil)

@@ -101,6 +101,9 @@ func (e *serverWait) Unwrap() error { return sluice.ErrServerWait }
 // than is tolerated.
 func (p *published) Admit(ctx context.Context, n int64) (time.Duration, error) {
 	c, _ := ctx.Value(spendingKey{}).(*spending)
+	if c != nil && c.of != p {
+		return 0, nil // it is charged in another scope
+	}
 	k := new(charge)
 	if c != nil {
 		k.costs = c.costs
@@ -145,7 +148,7 @@ func (p *published) Admit(ctx context.Context, n int64) (time.Duration, error) {
 // Adjust implements limits.Limiter. A gate calls it only to undo Admit.
 func (p *published) Adjust(ctx context.Context, delta int64, age time.Duration) error {
 	c, _ := ctx.Value(spendingKey{}).(*spending)
-	if c == nil || c.charge == nil {
+	if c == nil || c.of != p || c.charge == nil {
 		return nil
 	}
 	p.mu.Lock()

@@ -20,8 +20,12 @@ type state struct {
 	attempts sluice.Attempts // of a call, before the first; each call has a copy
 
 	published *published // limits of the gate; nil without Config.Cost
+	scopes    *scopes    // nil unless the key is a server
+
+	pausedByUser atomic.Pointer[pause] // by Transport.PauseUntil; nil if it was not
 
 	pins atomic.Uint64 // see pin
+	gone atomic.Bool   // its gate was forgotten
 
 	server   atomic.Pointer[key] // destination of the last request; key if that is one
 	inFlight atomic.Int64        // attempts without a response; counted only if watched
@@ -58,8 +62,12 @@ func newState(t *Transport, key key, gate *sluice.Gate, published *published) *s
 	st := &state{t: t, gate: gate, key: key, published: published}
 	st.held.prev, st.held.next = &st.held, &st.held
 	st.watched.Store(t.cfg.Published.Spread > 0)
-	if key.scheme != "" {
+	if st.scopes = newScopes(st); st.scopes != nil {
 		st.server.Store(&st.key)
+	} else if key.scheme != "" {
+		server := st.key
+		server.route = ""
+		st.server.Store(&server)
 	}
 	policy := t.cfg.Retry
 	policy.Retryable = nil // called by final

@@ -164,10 +164,12 @@ func TestTransport_Stress(t *testing.T) {
 				t.Errorf("only %d of %d requests were answered", n, goroutines*each)
 			}
 			eventually(t, "nothing in flight", func() bool { return inFlight(rt) == 0 }) // a goroutine reports what was cancelled
-			s := stats(t, rt)
-			if s.InFlight != 0 || s.Waiting != 0 || s.Held != 0 {
-				t.Errorf("%d in flight, %d waiting, %d held in the end", s.InFlight, s.Waiting, s.Held)
-			}
+			rt.Stats(func(key string, s sluicehttp.Stats) bool {                         // also of its three routes
+				if s.InFlight != 0 || s.Waiting != 0 || s.Held != 0 {
+					t.Errorf("%s: %d in flight, %d waiting, %d held in the end", key, s.InFlight, s.Waiting, s.Held)
+				}
+				return true
+			})
 			if n := l.mostBusy.Load(); !http2 && n > 2*limit {
 				// A handler may not have heard yet of a client that has gone.
 				t.Errorf("%d in flight at the server, where %d may be", n, limit)

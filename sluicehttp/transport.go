@@ -81,15 +81,20 @@ func (t *Transport) newGate(k key) (*sluice.Gate, error) {
 	var gate *sluice.Gate
 	var shown *published
 	var err error
-	if t.cfg.NewGate != nil {
+	var more []sluice.Limit
+	if t.cfg.NewGate == nil && t.cfg.Cost != nil && !t.cfg.Published.Off && k.route != askName {
+		shown = &published{most: t.mostPause, tolerated: t.tolerated, use: t.cfg.Published}
+		more = []sluice.Limit{{Name: "of the server", Limiter: shown, Unit: sluice.Calls}}
+	}
+	switch {
+	case k.route != "":
+		gate, err = t.newPart(k, name, more)
+	case t.cfg.NewGate != nil:
 		gate, err = t.cfg.NewGate(name)
-	} else {
+	default:
 		cfg := t.cfg.Gate
 		cfg.Name = name
-		if t.cfg.Cost != nil && !t.cfg.Published.Off {
-			shown = &published{most: t.mostPause, tolerated: t.tolerated, use: t.cfg.Published}
-			cfg.Limits = append(slices.Clip(cfg.Limits), sluice.Limit{Name: "of the server", Limiter: shown, Unit: sluice.Calls})
-		}
+		cfg.Limits = append(slices.Clip(cfg.Limits), more...)
 		gate, err = sluice.New(cfg)
 	}
 	switch {
@@ -145,6 +150,7 @@ func (t *Transport) drop(gate *sluice.Gate, may func(*state) bool, agreed func(*
 	}
 	t.states.Delete(gate)
 	t.count.Add(-1)
+	st.gone.Store(true)
 	return true
 }
 

@@ -16,13 +16,17 @@ var Promises = []Promise{
 	{"throughput", "No standstill.", throughput},
 }
 
-// noRate, highRate and onePacer are why some features cannot meet some promises.
+// noRate, highRate, oneRoute and onePacer are why some features cannot meet some promises.
 var (
 	noRate   = map[string]string{"true_to_rate": "there is no rate to be true to"}
 	highRate = map[string]string{
 		"true_to_rate":       "the subject says that it has no rate, so that calls are judged by its limit",
 		"exact_cancellation": "it is exact to the interval of the rate, some nanoseconds",
 		"no_herd":            "a gate with a rate is back at it after a pause",
+	}
+	oneRoute = map[string]string{
+		"never_early": "it is exact to the slow start of the route, which has no rate; TestTransport_Scope_ToldOneRoute has the instants",
+		"no_herd":     "the gate that is paused is that of the route, and the check looks at that of the host",
 	}
 	onePacer = map[string]string{
 		"one_admission": "a reservation is a claim on one pacer, which is one limit",
@@ -102,6 +106,7 @@ var Features = []Feature{
 	{Name: "http_1", Says: "requests over HTTP/1.1", Runs: []string{"sluicehttp"}},
 	{Name: "http_cost", Says: "requests that take tokens, settled when they end", Runs: []string{"sluicehttp"}},
 	{Name: "http_no_rate", Says: "requests, and no rate", Runs: []string{"sluicehttp"}, Never: noRate},
+	{Name: "http_route", Says: "requests of one route of several, whose limits are found to be its own", Runs: []string{"sluicehttp"}, Never: oneRoute},
 	{Name: "http_2", Says: "requests over HTTP/2", Runs: []string{"sluicehttp"}},
 	{Name: "grpc", Says: "calls of gRPC", Runs: []string{"sluicegrpc"}},
 	{Name: "grpc_stream", Says: "streams of gRPC", Runs: []string{"sluicegrpc"}},

@@ -172,6 +172,7 @@ func (w web) start(j *job) (runner, error) {
 	d := &departing{base: base, timeout: j.o.timeout, maxTime: j.o.maxTime, failures: &j.failures, stops: &j.stops}
 	transport, err := sluicehttp.New(d, sluicehttp.Config{
 		Gate:  sluice.Config{Parent: j.gate},
+		Key:   host, // all items are calls of one kind: what one is told holds for all
 		Retry: j.o.policy(),
 
 		AlsoRetry: j.o.retryOn.statuses(),
@@ -181,6 +182,8 @@ func (w web) start(j *job) (runner, error) {
 	}
 	return &caller{w, j.o, transport, &http.Client{Transport: transport}, j.o.policy(), d}, nil
 }
+
+func host(req *http.Request) string { return req.URL.Scheme + "://" + req.URL.Host }
 
 func (*caller) paced() bool { return true }
 

@@ -1,0 +1,59 @@
+// Command scopes measures whose limit a transport takes a refusal for: clients of several routes at
+// servers that limit each route by itself, some routes, or the whole host. It runs in virtual time.
+//
+//	go run ./bench/scopes
+//	go run ./bench/scopes -only X,Slack
+//
+// Each world is played without Sluice, with the zero sluicehttp.Config, and with sluicehttp.ByRoute as
+// its Key.
+package main
+
+import (
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"testing"
+	"testing/synctest"
+)
+
+func main() {
+	only := flag.String("only", "", "only the worlds whose names begin with these, separated by commas")
+	flag.Parse()
+	os.Args = os.Args[:1] // package testing has flags of its own
+	everything := func(pattern, name string) (bool, error) { return true, nil }
+	testing.Main(everything, []testing.InternalTest{{
+		Name: "scopes",
+		F: func(t *testing.T) {
+			run(t, os.Stdout, *only)
+			os.Exit(0) // here, or package testing prints PASS
+		},
+	}}, nil, nil)
+}
+
+// run plays the worlds and prints their table.
+func run(t *testing.T, out io.Writer, only string) {
+	fmt.Fprintln(out, "| world | client | done | lost | refused | took | |")
+	fmt.Fprintln(out, "| --- | --- | ---: | ---: | ---: | ---: | --- |")
+	for _, w := range worlds {
+		if !chosen(w.name, only) {
+			continue
+		}
+		for _, c := range clients {
+			if w.knocks && c.name == "alone" {
+				continue
+			}
+			synctest.Test(t, func(*testing.T) { fmt.Fprintln(out, w.play(c).row(w.name, c.name)) })
+		}
+	}
+}
+
+func chosen(name, only string) bool {
+	for prefix := range strings.SplitSeq(only, ",") {
+		if strings.HasPrefix(name, prefix) {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,134 @@
+package sluicehttp
+
+import (
+	"net/http"
+	"strings"
+)
+
+// # What is a route?
+//
+// The method and the path, with ids cut off: numbers, UUIDs, long hexadecimal and other tokens. Two
+// calls of one route are the same operation on other objects, and that is what servers limit most:
+//
+//	GET /repos/golang/go/issues/123            GET /repos/golang/go/issues/{}
+//	POST /v1/customers/cus_9s6XKzkNRiz8i3      POST /v1/customers/{}
+//
+// Names that look like words are not cut off, such as those of users, so an API may have many routes.
+// That costs nothing: a route is a number until one of its calls is refused, and scopes are bounded.
+
+const (
+	mostSegments = 8   // of a path; what follows does not make another route
+	mostSegment  = 32  // bytes of a segment that is not an id
+	mostName     = 120 // bytes of the name of a scope
+)
+
+// ByRoute is a [Config.Key] for a server whose limits are those of routes: there is a gate for each
+// server, method and path without ids, such as
+//
+//	https://api.example.com GET /v1/customers/{}
+//
+// Without a Key the transport finds out by itself which limits are those of one route, see "Whose limit
+// is it?". ByRoute is for those who know: nothing that one route is told holds up another, from the
+// first refusal on, and nothing bounds all routes together but a Parent. The number of gates is
+// that of the routes; Config.Keys bounds it.
+func ByRoute(req *http.Request) string {
+	return destination(req).String() + " " + routeName(req)
+}
+
+// routeOf returns the number of the route of req, never 0: FNV-1a of its name, without making that.
+func routeOf(req *http.Request) uint64 {
+	const offset, prime = 14695981039346656037, 1099511628211
+	h := uint64(offset)
+	add := func(s string) {
+		for i := range len(s) {
+			h = (h ^ uint64(s[i])) * prime
+		}
+	}
+	add(req.Method)
+	for segment := range segments(req) {
+		h = (h ^ '/') * prime
+		add(segment)
+	}
+	return max(h, 1) // 0 is none
+}
+
+// routeName returns the route of req for people.
+func routeName(req *http.Request) string {
+	var b strings.Builder
+	if b.WriteString(req.Method); req.Method == "" {
+		b.WriteString(http.MethodGet)
+	}
+	b.WriteByte(' ')
+	for segment := range segments(req) {
+		b.WriteByte('/')
+		b.WriteString(segment)
+	}
+	return short(b.String())
+}
+
+// short returns the beginning of a name that may come from a server.
+func short(name string) string {
+	if len(name) <= mostName {
+		return name
+	}
+	return strings.ToValidUTF8(name[:mostName], "") + "…"
+}
+
+// segments yields the segments of the path of req, "{}" for an id, and "…" for all after mostSegments.
+func segments(req *http.Request) func(yield func(string) bool) {
+	return func(yield func(string) bool) {
+		path := req.URL.Path
+		path = strings.TrimPrefix(path, "/")
+		for n := 0; ; n++ {
+			if n == mostSegments {
+				yield("…")
+				return
+			}
+			end := strings.IndexByte(path, '/')
+			segment := path
+			if end >= 0 {
+				segment = path[:end]
+			}
+			if isID(segment, n == 0 && end >= 0) {
+				segment = "{}"
+			}
+			if !yield(segment) || end < 0 {
+				return
+			}
+			path = path[end+1:]
+		}
+	}
+}
+
+// isID reports whether a segment of a path names an object, as far as can be seen. The first of several
+// may be a version, such as 2.
+func isID(s string, first bool) bool {
+	digits, lower, other, hex := 0, 0, 0, 0
+	for i := range len(s) {
+		switch c := s[i]; {
+		case '0' <= c && c <= '9':
+			digits++
+			hex++
+		case 'a' <= c && c <= 'z':
+			lower++
+			if c <= 'f' {
+				hex++
+			}
+		case 'A' <= c && c <= 'F':
+			hex++
+		case c == '-' || c == '_':
+			other++
+		}
+	}
+	switch n := len(s); {
+	case digits == 0:
+		return n > mostSegment
+	case digits == n:
+		return !first || n > 2
+	case n > mostSegment, hex+other == n && n >= 8: // UUIDs and hashes
+		return true
+	case digits >= 2 && n >= 8 && lower == 0: // C012AB3CD
+		return true
+	}
+	return digits >= 2 && len(s) >= 16 // cus_9s6XKzkNRiz8i3
+}

@@ -1,0 +1,690 @@
+package sluicehttp
+
+import (
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/sluicehttp/ratelimit"
+)
+
+// A word is what a response says that may hold calls up.
+type word struct {
+	route   uint64
+	sent    time.Time // when the call was granted
+	now     time.Time
+	until   time.Time   // until when to wait; zero if it does not say
+	why     string      // for Stats
+	refused bool        // otherwise something is exhausted, if until is set
+	of      fingerprint // what is exhausted, as far as is known
+	shows   bool        // that there is a limit, and it is exhausted
+	all     bool        // it names the account or the host
+	asked   bool        // the call asked for the others
+}
+
+// concerns returns whose limit the response to h is about, pinned if it is neither of h nor the host's:
+// said is what it says, found how far to believe it.
+func (c *call) concerns(h *hold, said *ratelimit.Info, found *findings, now time.Time) *state {
+	s := c.host.scopes
+	if s == nil {
+		return h.state
+	}
+	mode := s.mode.Load()
+	at, source := h.state.emptyUntil(said, found, now)
+	exhausted := at.After(now) && source != said.RetrySource
+	if mode&busy == 0 && !said.Throttled && !exhausted && len(said.Limits) == 0 {
+		return h.state // as most
+	}
+	w := word{route: c.routeNumber(), sent: h.permit.GrantedAt(), now: now, refused: said.Throttled, asked: h.state.key.route == askName}
+	switch {
+	case said.Throttled:
+		w.all = namesAll(said)
+		if said.RetryAt.After(now) {
+			w.until, w.why = said.RetryAt, (&StatusError{said.Status, said.Reason}).Error()
+		}
+	case exhausted:
+		w.until, w.why = c.t.later(h.state.cut(at, now, source), now), source+": nothing remains"
+	}
+	w.note(said)
+	if mode&several == 0 {
+		s.holdUp(c, &w, said)
+		return h.state
+	}
+	if h.state.key.route != "" && !w.asked {
+		return s.inScope(c, h.state, &w, said)
+	}
+	return s.judge(c, &w, said)
+}
+
+// note notes in w the exhausted limit that said shows.
+func (w *word) note(said *ratelimit.Info) {
+	for i := range said.Limits {
+		if l := &said.Limits[i]; isZero(l.Remaining) && l.Unit != concurrent {
+			w.of, w.shows = fingerprintOf(l, said), true
+			return
+		}
+	}
+}
+
+func fingerprintOf(l *ratelimit.Limit, said *ratelimit.Info) fingerprint {
+	return fingerprint{short(l.Name), short(l.Partition), short(said.Bucket), l.Max}
+}
+
+// namesAll reports whether a throttle says that it is about the account or the host, whatever the
+// route.
+func namesAll(said *ratelimit.Info) bool {
+	return said.Global || said.RetrySource == "its kind" || strings.EqualFold(said.Scope, "global") || strings.HasPrefix(said.Reason, "secondary")
+}
+
+// well reports whether said is an answer that is no refusal, as far as is known.
+func well(said *ratelimit.Info) bool {
+	return !said.Throttled && said.Status < 500 && !mayBeRefusal(said.Status) && said.Status != http.StatusTooManyRequests
+}
+
+// holdUp notes that the host is held up because of its only route.
+func (s *scopes) holdUp(c *call, w *word, said *ratelimit.Info) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.show(w, said)
+	if s.mode.Load()&several != 0 { // another route has come
+		return
+	}
+	switch {
+	case w.all:
+		s.held = nil
+		s.change(0, alone)
+	case w.until.IsZero() || w.refused && w.tooLong():
+	case s.held == nil || w.until.After(s.held.until):
+		s.held = &scope{name: routeName(c.req), began: w.now, until: w.until}
+		s.change(alone, 0)
+	}
+}
+
+// tooLong reports whether a wait is as long as that of a ban, and shows no limit.
+func (w *word) tooLong() bool { return w.until.Sub(w.now) > longWait && !w.shows }
+
+// inScope is concerns for a call of a scope.
+func (s *scopes) inScope(c *call, st *state, w *word, said *ratelimit.Info) *state {
+	var do todo
+	s.mu.Lock()
+	sc := s.of[w.route]
+	to := st
+	switch {
+	case w.refused && sc == nil: // it has ended meanwhile
+		s.mu.Unlock()
+		return s.judge(c, w, said)
+	case w.refused && (w.all || s.again(sc, w)):
+		do, to = s.widen(w), s.host
+	case w.until.IsZero() && well(said):
+		do = s.grant(w)
+	}
+	s.mu.Unlock()
+	do.run()
+	return to
+}
+
+// again reports whether w, a refusal after the wait of sc has ended, shows that others have made it
+// longer: nobody else was granted, so that it is the route's is not proven.
+func (s *scopes) again(sc *scope, w *word) bool {
+	if s.e == nil || s.e.granted > 0 || w.until.IsZero() || w.sent.Before(sc.until) {
+		return false
+	}
+	_, unproven := s.e.scopes[sc]
+	return unproven
+}
+
+// judge is concerns for a call of the host's gate, or one that asks.
+func (s *scopes) judge(c *call, w *word, said *ratelimit.Info) *state {
+	s.mu.Lock()
+	do, sc, asks := s.decide(c, w, said)
+	s.show(w, said)
+	s.mu.Unlock()
+	if sc == nil {
+		do.run()
+		return s.host
+	}
+	return s.narrow(c, w, said, sc, asks, do)
+}
+
+// decide returns the scope that is to be held up by w, nil for the host, whether others are to ask, and
+// what is to be done. s is locked.
+func (s *scopes) decide(c *call, w *word, said *ratelimit.Info) (do todo, sc *scope, asks bool) {
+	if s.e != nil && !w.now.Before(s.e.until) {
+		do = s.finish()
+	}
+	e := s.e
+	late := e != nil && (w.asked || w.sent.After(e.began)) // it was sent when it was asked whose limit it is
+	switch {
+	case w.until.IsZero() && !w.refused:
+		if well(said) {
+			do = append(do, s.grant(w)...)
+		}
+		return do, nil, false
+	case w.all:
+		return append(do, s.widen(w)...), nil, false
+	case w.until.IsZero():
+		if late && e.refuse(w) {
+			do = append(do, s.widen(w)...)
+		}
+		return do, nil, false
+	}
+	if sc := s.scopeOf(w.route); sc != nil {
+		sc.tell(w)
+		return do, sc, false
+	}
+	if e == nil {
+		sc, asks = s.first(c, w)
+		return do, sc, asks
+	}
+	if late && e.refuse(w) {
+		return append(do, s.widen(w)...), nil, false
+	}
+	e.refusedOf[w.route] = struct{}{}
+	if e.crowd(w) {
+		return append(do, s.widen(w)...), nil, false
+	}
+	return do, s.scopeFor(c, w), false
+}
+
+// first is decide for the first wait: asks says that it must be asked whose it is.
+func (s *scopes) first(c *call, w *word) (sc *scope, asks bool) {
+	same, other := s.compare(w)
+	switch {
+	case !w.sent.After(s.restAt):
+		return nil, false // in flight when it was found that it is the host's
+	case other:
+		return s.scopeFor(c, w), false
+	case same:
+		return nil, false
+	case w.refused && w.tooLong() && !s.own:
+		return nil, false
+	case s.rest > 0:
+		s.rest--
+		s.restAt = w.now
+		return nil, false
+	}
+	return s.scopeFor(c, w), true
+}
+
+// scopeFor returns the scope that is to be held up by w, new or that of another route; nil if there
+// are too many.
+func (s *scopes) scopeFor(c *call, w *word) *scope {
+	name := routeName(c.req)
+	if w.of.bucket != "" {
+		name = short(w.of.bucket)
+	} else if w.shows && w.of.name != "" && s.showsNames(w) {
+		name = short(w.of.name)
+	}
+	for _, sc := range s.of {
+		if sc.name == name && !sc.forgotten() {
+			sc.tell(w)
+			return sc
+		}
+	}
+	if len(s.of) >= mostScopes && !s.makeRoom(w.now) {
+		return nil
+	}
+	return &scope{name: name, began: w.now, until: w.until}
+}
+
+// showsNames reports whether routes have shown limits of other names than that of w: then the names
+// are those of scopes.
+func (s *scopes) showsNames(w *word) bool {
+	for _, v := range s.shown {
+		if v.of.name != w.of.name {
+			return true
+		}
+	}
+	return false
+}
+
+// tell notes the wait of w.
+func (sc *scope) tell(w *word) {
+	if w.until.After(sc.until) {
+		sc.began, sc.until = w.now, w.until
+	}
+}
+
+// makeRoom drops the scope whose last wait ended first, and reports whether one has ended. Its gate is
+// left to Keyed.
+func (s *scopes) makeRoom(now time.Time) bool {
+	var oldest *scope
+	for _, sc := range s.of {
+		if oldest == nil || sc.until.Before(oldest.until) {
+			oldest = sc
+		}
+	}
+	if oldest == nil || oldest.until.After(now) {
+		return false
+	}
+	s.remove(oldest)
+	return true
+}
+
+// remove lets the routes of sc go through the host's gate again.
+func (s *scopes) remove(sc *scope) {
+	for route, other := range s.of {
+		if other == sc {
+			delete(s.of, route)
+		}
+	}
+	if s.e != nil {
+		delete(s.e.scopes, sc)
+	}
+	s.quiet()
+}
+
+// compare reports whether other routes have shown the limit of w, lately nearly exhausted, and whether
+// they have shown other limits.
+func (s *scopes) compare(w *word) (same, other bool) {
+	if !w.shows {
+		return false, false
+	}
+	for route, v := range s.shown {
+		most, known := v.of.most.Value()
+		switch {
+		case route == w.route || !v.resetAt.After(w.now):
+		case v.of != w.of:
+			other = true
+		case !known || v.left <= max(5, most/10):
+			same = true
+		}
+	}
+	return same, other
+}
+
+// show notes the limit that the response to a route shows.
+func (s *scopes) show(w *word, said *ratelimit.Info) {
+	var shows *ratelimit.Limit
+	for i := range said.Limits {
+		l := &said.Limits[i]
+		if _, known := l.Remaining.Value(); !known || l.ResetAt.IsZero() || l.Unit == concurrent {
+			continue
+		}
+		if shows == nil || isZero(l.Remaining) {
+			shows = l
+		}
+	}
+	if shows == nil {
+		return
+	}
+	if s.shown == nil {
+		s.shown = make(map[uint64]showing)
+	}
+	if _, known := s.shown[w.route]; !known && len(s.shown) >= mostShown {
+		for route := range s.shown { // any
+			delete(s.shown, route)
+			break
+		}
+	}
+	left, _ := shows.Remaining.Value()
+	s.shown[w.route] = showing{fingerprintOf(shows, said), left, shows.ResetAt}
+}
+
+// narrow holds up sc by w, and returns its state, pinned, or the host's if there is no room for its
+// gate.
+func (s *scopes) narrow(c *call, w *word, said *ratelimit.Info, sc *scope, asks bool, do todo) *state {
+	st := s.host.t.part(s.host.keyOf(sc.name))
+	var ask *state
+	if st != nil && asks {
+		ask = s.host.t.part(s.host.keyOf(askName))
+	}
+	if st == nil || asks && ask == nil {
+		do.run()
+		if st != nil {
+			st.unpin()
+		}
+		return s.host
+	}
+	s.mu.Lock()
+	if hosts, asked := !w.sent.After(s.restAt), asks && s.e != nil; hosts || asked { // found, or asked, meanwhile
+		s.mu.Unlock()
+		do.run()
+		for _, part := range []*state{st, ask} {
+			if part != nil {
+				part.unpin()
+			}
+		}
+		if hosts {
+			return s.host
+		}
+		return s.judge(c, w, said)
+	}
+	isNew := true
+	for _, other := range s.of {
+		if other.name == sc.name {
+			isNew, sc = false, other
+		}
+	}
+	if isNew {
+		renew(st.gate) // of an earlier scope of this name
+	}
+	sc.st = st
+	if s.of == nil {
+		s.of = make(map[uint64]*scope)
+	}
+	s.of[w.route] = sc
+	for route, v := range s.shown {
+		if w.shows && v.of == w.of && s.of[route] == nil && len(s.of) < mostShown && (w.of.name != "" || w.of.bucket != "") {
+			s.of[route] = sc // the server says that it is the same limit
+		}
+	}
+	if ask != nil {
+		s.begin(w, ask)
+	}
+	if e := s.e; e != nil && isNew {
+		e.scopes[sc] = struct{}{}
+		e.refusedOf[w.route] = struct{}{}
+		if sc.until.After(e.until) {
+			e.until = sc.until
+		}
+	}
+	asking := s.e != nil && s.e.ask != nil
+	s.change(busy, 0)
+	s.mu.Unlock()
+	// Before those that wait for the host move to it.
+	st.gate.PauseUntil(w.until, w.why)
+	do.run()
+	s.host.gate.TurnAway(func(label uint32) bool { return asking || label == labelOf(w.route) || label == anyRoute })
+	return st
+}
+
+// anyRoute is the label of a call whose route is not known yet.
+const anyRoute = 1
+
+// labelOf returns the label of the calls of a route. Few others may have it.
+func labelOf(route uint64) uint32 { return max(uint32(route^route>>32), anyRoute) }
+
+// begin begins an episode, in which calls ask through ask. s is locked.
+func (s *scopes) begin(w *word, ask *state) {
+	e := &episode{
+		began: w.now, until: w.until, ask: ask, asking: 1,
+		scopes: map[*scope]struct{}{}, refusedOf: map[uint64]struct{}{}, others: map[uint64]struct{}{},
+	}
+	ask.mustSet(ask.gate.SetConcurrency(1))
+	s.e = e
+	e.timer = time.AfterFunc(min(askStall, w.until.Sub(w.now)), func() { s.tick(e) })
+}
+
+// tick is called when an ask of e may hang, and when e ends.
+func (s *scopes) tick(e *episode) {
+	s.mu.Lock()
+	var do todo
+	if s.e == e {
+		if left := time.Until(e.until); left <= 0 {
+			do = s.finish()
+		} else {
+			if ask := e.ask; ask != nil {
+				e.asking++
+				ask.mustSet(ask.gate.SetConcurrency(e.asking))
+				left = min(left, askStall)
+			}
+			e.timer.Reset(left)
+		}
+	}
+	s.mu.Unlock()
+	do.run()
+}
+
+// A todo is what is to be done without the lock.
+type todo []func()
+
+func (do todo) run() {
+	for _, f := range do {
+		f()
+	}
+}
+
+// free lets all that wait for ask leave, and go on without it.
+func (e *episode) free() todo {
+	ask := e.ask
+	if ask == nil {
+		return nil
+	}
+	e.ask = nil
+	ask.mustSet(ask.gate.SetConcurrency(0)) // for those that come late
+	return todo{func() {
+		ask.gate.TurnAway(everyRoute)
+		ask.unpin()
+	}}
+}
+
+func everyRoute(uint32) bool { return true }
+
+// grant notes that a call was granted. s is locked.
+func (s *scopes) grant(w *word) (do todo) {
+	e := s.e
+	if e != nil && !w.now.Before(e.until) {
+		return s.finish()
+	}
+	if e == nil || !w.asked && !w.sent.After(e.began) || !s.others(w) {
+		return nil
+	}
+	e.granted++
+	if w.asked && e.ask != nil {
+		if e.asking *= 2; e.asking >= mostAsking {
+			return e.free()
+		}
+		e.ask.mustSet(e.ask.gate.SetConcurrency(e.asking))
+	}
+	return nil
+}
+
+// others reports whether w was sent while another scope was surely told to wait: not at its end, which
+// comes a little later for some than for others.
+func (s *scopes) others(w *word) bool {
+	mine := s.of[w.route]
+	for sc := range s.e.scopes {
+		if sc != mine && w.sent.Before(sc.began.Add(sc.until.Sub(sc.began)*4/5)) {
+			return true
+		}
+	}
+	return false
+}
+
+// refuse notes that a call of another route was refused, and reports whether that shows that all are.
+func (e *episode) refuse(w *word) bool {
+	e.refused++
+	if w.asked {
+		e.asked++
+	}
+	e.refusedOf[w.route] = struct{}{}
+	if (e.refused+1)/(e.granted+e.refused+2) < 1./4 {
+		return false
+	}
+	return e.asked >= enoughAsked || e.refused >= enoughAsked || e.noneLeft()
+}
+
+// crowd reports whether w, of a call that was in flight when e began, shows that all are refused: so
+// were all routes that are known to call, and all are to wait as long.
+func (e *episode) crowd(w *word) bool {
+	if w.shows || e.granted > 0 || len(e.refusedOf) < enoughAsked || !e.noneLeft() {
+		return false
+	}
+	wait := w.until.Sub(w.now)
+	for sc := range e.scopes {
+		if other := sc.until.Sub(sc.began); max(wait-other, other-wait) > time.Second+max(wait, other)/8 {
+			return false
+		}
+	}
+	return true
+}
+
+// noneLeft reports whether all routes that are known to call were refused.
+func (e *episode) noneLeft() bool {
+	for route := range e.others {
+		if _, refused := e.refusedOf[route]; !refused {
+			return false
+		}
+	}
+	return true
+}
+
+// widen ends the episode, if there is one: the limit is the host's. s is locked.
+func (s *scopes) widen(w *word) (do todo) {
+	s.restAt = w.now
+	e := s.e
+	if e == nil {
+		return nil
+	}
+	until, why := e.until, w.why
+	if w.until.After(until) {
+		until = w.until
+	}
+	host := s.host.gate
+	do = todo{func() { host.PauseUntil(until, why) }}
+	s.rested = min(2*s.rested+1, mostWaits)
+	s.rest = s.rested
+	return append(do, s.end()...)
+}
+
+// finish ends the episode because the waits are over. s is locked.
+func (s *scopes) finish() (do todo) {
+	e := s.e
+	if e.granted > 0 {
+		s.own, s.rest, s.rested = true, 0, 0
+		do = e.free()
+		e.timer.Stop()
+		s.e = nil
+		s.quiet()
+		return do
+	}
+	if e.refused > 0 || len(e.refusedOf) > 1 {
+		s.rested = min(2*s.rested+1, mostWaits)
+		s.rest = s.rested
+	}
+	// Those that have waited must not leave together: the host begins slowly, as after its own pause.
+	host, until := s.host.gate, time.Now().Add(time.Millisecond)
+	do = todo{func() { host.PauseUntil(until, "after the waits of its routes") }}
+	return append(do, s.end()...)
+}
+
+// end ends the episode and its scopes.
+func (s *scopes) end() (do todo) {
+	e := s.e
+	e.timer.Stop()
+	for sc := range e.scopes {
+		for route, other := range s.of {
+			if other == sc {
+				delete(s.of, route)
+			}
+		}
+		gate := sc.st.gate
+		do = append(do, func() { gate.TurnAway(everyRoute) })
+	}
+	do = append(do, e.free()...)
+	s.e = nil
+	s.quiet()
+	return do
+}
+
+// split makes the pause of the host, whose only route it was told, that of the route: c is of another.
+func (s *scopes) split(c *call, held *scope) {
+	host := s.host
+	if paused := host.gate.Stats().PausedUntil; paused.After(held.until.Add(time.Second)) {
+		return // for another reason
+	}
+	route := s.last.Load().route
+	st, ask := host.t.part(host.keyOf(held.name)), host.t.part(host.keyOf(askName))
+	if st == nil || ask == nil {
+		for _, st := range []*state{st, ask} {
+			if st != nil {
+				st.unpin()
+			}
+		}
+		return
+	}
+	defer st.unpin()
+	renew(st.gate)
+	_ = st.gate.Restore(host.gate.Snapshot()) // what the host has learned is about the only route
+	why := host.gate.Stats().PausedWhy
+	st.gate.PauseUntil(held.until, why)
+	held.st = st
+	s.mu.Lock()
+	s.of = map[uint64]*scope{route: held}
+	w := word{now: held.began, until: held.until}
+	s.begin(&w, ask)
+	s.e.scopes[held] = struct{}{}
+	s.e.refusedOf[route] = struct{}{}
+	s.change(busy, 0)
+	s.mu.Unlock()
+	host.gate.TurnAway(everyRoute)
+	host.published.forget()
+	renew(host.gate)
+	host.repause()
+}
+
+// renew makes a gate as it was before the first refusal.
+func renew(gate *sluice.Gate) {
+	gate.Forget()
+	gate.Resume()
+}
+
+// adopt notes what the response to a call through the host's gate says about the limit of st.
+func (st *state) adopt(said *ratelimit.Info, now time.Time) {
+	var found findings
+	h := hold{state: st}
+	st.noteClaims(&h, said, &found, now)
+	st.published.adopt(said, &found, now)
+	st.learn(said, &found, now)
+	st.adjust()
+}
+
+// adopt notes what a response says whose call another limiter has charged.
+func (p *published) adopt(said *ratelimit.Info, found *findings, now time.Time) {
+	if p == nil {
+		return
+	}
+	k := &charge{at: now, answered: now, ended: now, void: said.Throttled}
+	p.mu.Lock()
+	p.charges = append(p.charges, k)
+	p.mu.Unlock()
+	p.answered(k, said, found, now)
+}
+
+// watch reports whether each answer counts.
+func (s *scopes) watch() bool { return s != nil && s.mode.Load()&busy != 0 }
+
+// strayed reports whether c, which has its permit, chose its gate before it had to go through another.
+func (s *scopes) strayed(c *call) bool {
+	if !s.watch() {
+		return false
+	}
+	st := s.where(c)
+	if st == c.at || st == s.host {
+		if st != s.host {
+			st.unpin()
+		}
+		return false
+	}
+	if c.at != s.host && st.key.route == askName { // a scope that has ended meanwhile
+		st.unpin()
+		return false
+	}
+	st.unpin()
+	return true
+}
+
+// resume forgets what was told the only route, and lets all go on.
+func (s *scopes) resume() {
+	if s == nil {
+		return
+	}
+	s.mu.Lock()
+	s.held = nil
+	s.change(0, alone)
+	var do todo
+	if s.e != nil {
+		do = s.e.free()
+	}
+	s.mu.Unlock()
+	do.run()
+}
+
+// repause pauses the gate as the user has.
+func (st *state) repause() {
+	if p := st.pausedByUser.Load(); p != nil && p.until.After(time.Now()) {
+		st.gate.PauseUntil(p.until, p.why)
+	}
+}
