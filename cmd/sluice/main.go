@@ -2,6 +2,7 @@
 //
 //	go run ./cmd/sluice batch -in ids.txt -url 'https://api.example.com/{}'
 //	go run ./cmd/sluice crawl -pages 50 https://example.com/
+//	go run ./cmd/sluice proxy
 //	go run ./cmd/sluice help
 //
 // Each command is a package of its own, below cmd/internal; they share cmd/internal/cli.
@@ -13,6 +14,7 @@ import (
 	"github.com/sluice-go/sluice/cmd/internal/batch"
 	"github.com/sluice-go/sluice/cmd/internal/cli"
 	"github.com/sluice-go/sluice/cmd/internal/crawl"
+	"github.com/sluice-go/sluice/cmd/internal/proxy"
 )
 
 func main() { os.Exit(app().Main(os.Args, os.Stdin, os.Stdout, os.Stderr)) }
@@ -21,7 +23,7 @@ func main() { os.Exit(app().Main(os.Args, os.Stdin, os.Stdout, os.Stderr)) }
 func app() *cli.App {
 	a := &cli.App{
 		Short:    "runs jobs that call rate-limited services, as fast as those allow and no faster",
-		Commands: []*cli.Command{batch.Command, crawl.Command},
+		Commands: []*cli.Command{batch.Command, crawl.Command, proxy.Command},
 		Others: map[string]string{
 			"batchjob": "batch", "parallel": "batch", "xargs": "batch", "curl": "batch", "map": "batch", "run": "batch",
 			"crawler": "crawl", "spider": "crawl", "wget": "crawl", "get": "crawl",

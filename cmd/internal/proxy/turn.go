@@ -1,0 +1,104 @@
+package proxy
+
+import (
+	"context"
+	"sync"
+
+	"github.com/sluice-go/sluice/semaphore"
+)
+
+// # How do tenants share a gate?
+//
+// A gate serves its callers in the order in which they came: a user behind 600 calls of a batch
+// waits for all of them. A gate for each tenant would share the rate evenly, but each would have
+// to find the limit of the server separately, and a refusal of one would pause only that one.
+//
+// So all tenants wait at one gate, which adapts to all their calls, and only one call of each
+// tenant at a time. The others of the tenant wait behind it, in their order, for the turn. With k
+// tenants the gate has at most k callers, in an order that goes around: each tenant gets a kth
+// of the calls, and the others use the rest of an idle one. A call gives its turn back when it is
+// sent, not when it has been answered, so a tenant alone is as fast as the gate allows.
+//
+// A call that is sent again needs no turn: its tenant has been served, and the retry budget bounds
+// their number.
+
+// turns has the turns of all gates and tenants that have calls waiting.
+type turns struct {
+	mu sync.Mutex
+	m  map[turnKey]*turn
+}
+
+type turnKey struct{ gate, tenant string }
+
+// A turn is the place of a tenant at a gate.
+type turn struct {
+	turns *turns
+	key   turnKey
+	one   *semaphore.Weighted
+	calls int64 // that have the turn or wait for it; turns.mu guards it
+}
+
+// take waits for the turn of key until ctx is done.
+func (t *turns) take(ctx context.Context, key turnKey) (*turn, error) {
+	turn := t.join(key)
+	if err := turn.one.Acquire(ctx, 1); err != nil {
+		turn.leave()
+		return nil, err
+	}
+	return turn, nil
+}
+
+func (t *turns) join(key turnKey) *turn {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	of := t.m[key]
+	if of == nil {
+		of = &turn{turns: t, key: key, one: semaphore.NewWeighted(1)}
+		if t.m == nil {
+			t.m = make(map[turnKey]*turn)
+		}
+		t.m[key] = of
+	}
+	of.calls++
+	return of
+}
+
+// give lets the next call of the tenant come to the gate.
+func (t *turn) give() {
+	t.one.Release(1)
+	t.leave()
+}
+
+func (t *turn) leave() {
+	t.turns.mu.Lock()
+	defer t.turns.mu.Unlock()
+	if t.calls--; t.calls == 0 {
+		delete(t.turns.m, t.key)
+	}
+}
+
+// ahead returns the number of calls that will be sent before one that comes now, and busy whether it
+// would have to wait for its turn. Another tenant sends at most one more than its own.
+func (t *turns) ahead(key turnKey) (n int64, busy bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	mine := t.m[key]
+	if mine == nil {
+		return 0, false
+	}
+	for other, of := range t.m {
+		if other.gate == key.gate {
+			n += min(of.calls, mine.calls+1)
+		}
+	}
+	return n, true
+}
+
+// each calls f with each turn and the number of its calls.
+func (t *turns) each(f func(key turnKey, calls int64)) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for key, of := range t.m {
+		f(key, of.calls)
+	}
+}
