@@ -85,7 +85,7 @@ func TestAttempts_Move_Refused(t *testing.T) {
 			t.Fatal(again, err)
 		}
 		permit.Release()
-		if h, p := host.Stats(), part.Stats(); !h.PausedUntil.IsZero() || h.Learned != nil || p.PausedUntil.Sub(time.Now()) != time.Minute {
+		if h, p := host.Stats(), part.Stats(); !h.PausedUntil.IsZero() || h.Learned != nil || time.Until(p.PausedUntil) != time.Minute {
 			t.Errorf("host %v, part %v", h, p)
 		}
 		if permit, err = a.Next(t.Context(), 1); err != nil {
