@@ -24,8 +24,8 @@ var works = []work{
 		name: "start", title: "2,000 times `true`, 8 at once",
 		args: map[string][]string{
 			"sluice batch": {"batch", "-jobs", "8", "--", "true"},
-			"parallel": {"-j", "8", "true"},
-			"xargs":    {"-P", "8", "-n", "1", "true"},
+			"parallel":     {"-j", "8", "true"},
+			"xargs":        {"-P", "8", "-n", "1", "true"},
 		},
 		do: func(ctx context.Context, p program) (string, error) {
 			took, err := p.run(ctx, numbers(2000))
@@ -35,15 +35,15 @@ var works = []work{
 		name: "rate", title: "100 commands at 20/s; 95 % of the gaps differ from 50 ms by less than",
 		args: map[string][]string{
 			"sluice batch": {"batch", "-rate", "20/s", "--", "sh", "-c", "date +%s%N"},
-			"parallel": {"-j", "8", "--delay", "0.05", "-N", "1", "date +%s%N; : {}"},
+			"parallel":     {"-j", "8", "--delay", "0.05", "-N", "1", "date +%s%N; : {}"},
 		},
 		do: evenness,
 	}, {
 		name: "memory", title: "a command that prints 200 MB; memory of the program",
 		args: map[string][]string{
 			"sluice batch": {"batch", "--", "sh", "-c", "head -c 200000000 /dev/zero"},
-			"parallel": {"head -c 200000000 /dev/zero; : {}"},
-			"xargs":    {"-n", "1", "sh", "-c", "head -c 200000000 /dev/zero"},
+			"parallel":     {"head -c 200000000 /dev/zero; : {}"},
+			"xargs":        {"-n", "1", "sh", "-c", "head -c 200000000 /dev/zero"},
 		},
 		do: func(ctx context.Context, p program) (string, error) {
 			_, err := p.run(ctx, "1\n")
@@ -53,8 +53,8 @@ var works = []work{
 		name: "child", title: "a command that leaves a child behind for 3 s",
 		args: map[string][]string{
 			"sluice batch": {"batch", "--", "sh", "-c", "sleep 3 & true", "sh"},
-			"parallel": {"sleep 3 & true {}"},
-			"xargs":    {"-n", "1", "sh", "-c", "sleep 3 & true", "sh"},
+			"parallel":     {"sleep 3 & true {}"},
+			"xargs":        {"-n", "1", "sh", "-c", "sleep 3 & true", "sh"},
 		},
 		do: func(ctx context.Context, p program) (string, error) {
 			took, err := p.run(ctx, "1\n")
@@ -64,23 +64,23 @@ var works = []work{
 		name: "dead", title: "60 addresses, a third of a dead host, 4 at once, 3 retries",
 		args: map[string][]string{
 			"sluice batch": {"batch", "-jobs", "4", "-url", "{}"},
-			"parallel": {"-j", "4", "curl -fsS --retry 3 --retry-connrefused {}"},
-			"xargs":    {"-P", "4", "-n", "1", "curl", "-fsS", "--retry", "3", "--retry-connrefused"},
+			"parallel":     {"-j", "4", "curl -fsS --retry 3 --retry-connrefused {}"},
+			"xargs":        {"-P", "4", "-n", "1", "curl", "-fsS", "--retry", "3", "--retry-connrefused"},
 		},
 		do: deadHost,
 	}, {
 		name: "limit", title: "300 calls of a server that allows 50/s, burst 5, and answers the rest with 429 and `Retry-After: 1`; nobody is told",
 		args: map[string][]string{
 			"sluice batch": {"batch", "-jobs", "16", "-url", "http://HOST/{}"},
-			"parallel": {"-j", "16", "curl -fsS --retry 3 http://HOST/{}"},
-			"xargs":    {"-P", "16", "-I", "{}", "curl", "-fsS", "--retry", "3", "http://HOST/{}"},
+			"parallel":     {"-j", "16", "curl -fsS --retry 3 http://HOST/{}"},
+			"xargs":        {"-P", "16", "-I", "{}", "curl", "-fsS", "--retry", "3", "http://HOST/{}"},
 		},
 		do: unknownLimit,
 	}, {
 		name: "killed", title: "200 commands, `kill -9` in the middle, then resumed",
 		args: map[string][]string{
 			"sluice batch": {"batch", "-jobs", "4", "-log", "log", "-resume", "--", "sh", "-c", `sleep 0.02; echo "$1" >>ran`, "sh"},
-			"parallel": {"-j", "4", "--joblog", "log", "--resume", "sleep 0.02; echo {} >>ran"},
+			"parallel":     {"-j", "4", "--joblog", "log", "--resume", "sleep 0.02; echo {} >>ran"},
 		},
 		do: killed,
 	},
