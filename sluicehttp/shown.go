@@ -96,7 +96,8 @@ func (l *shownLimit) wait(n float64, now time.Time, apart time.Duration) time.Du
 	// A call may overtake the one before it, for which the server must have refilled. More
 	// than there can be would wait for ever, and the estimate may be too high.
 	n += l.rate * apart.Seconds()
-	if short := min(n, l.most-l.reserve) + l.reserve - l.level; short > 1e-6 {
+	need := min(n, l.most-l.reserve) + l.reserve
+	if short := need - l.level; short > max(1e-6, need*rounding) {
 		if l.rate > 0 {
 			return max(wait, ofSeconds(short/l.rate))
 		}
@@ -111,6 +112,9 @@ func (l *shownLimit) wait(n float64, now time.Time, apart time.Duration) time.Du
 	}
 	return wait
 }
+
+// rounding is the share of an amount that is lost when it is added up.
+const rounding = 1e-12
 
 // take takes what k takes, for which wait is 0.
 func (l *shownLimit) take(k *charge, now time.Time) {
@@ -186,7 +190,8 @@ func (r *refillRate) of(most, remaining float64, left time.Duration) float64 {
 	case r.rate > 0 && math.Abs(r.rate-rate) > rate/10: // else the rest is rounding
 		rate = r.rate
 	}
-	if exact := (left - time.Second).Seconds(); exact > 0 {
+	// A server that says that more remains than the maximum has nothing to refill.
+	if exact := (left - time.Second).Seconds(); exact > 0 && remaining < most {
 		rate = min(rate, (most-remaining)/exact)
 	}
 	return rate

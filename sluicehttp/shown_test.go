@@ -18,6 +18,7 @@ func TestConfig_Cost_RefillOfABucket(t *testing.T) {
 		want []float64    // per minute
 	}{
 		"amount of a minute":           {6000, [][2]float64{{5000, 10}, {4000, 20}}, []float64{6000, 6000}},
+		"more than it holds":           {6000, [][2]float64{{9000, 10}}, []float64{6000}},
 		"full":                         {6000, [][2]float64{{6000, 0}}, []float64{6000}},
 		"smaller than it says":         {6000, [][2]float64{{900, 1.001}, {500, 5.002}}, []float64{6000, 6000}},
 		"its size is published":        {1000, [][2]float64{{900, 1.001}, {500, 5.001}}, []float64{1000, 6000}},
