@@ -312,7 +312,7 @@ func (p program) check(t *testing.T) {
 }
 
 // TestPrograms runs random programs: a few thousand, and 35,000 with SLUICE_FULL. The race
-// detector makes them seven times slower, and sees the few thousand.
+// detector makes them seven times slower, and sees a thousand, or with SLUICE_FULL 2,000.
 func TestPrograms(t *testing.T) {
 	n := uint64(2000)
 	switch {
@@ -320,6 +320,8 @@ func TestPrograms(t *testing.T) {
 		n = 35_000
 	case testing.Short():
 		n = 200
+	case built.Raced() && os.Getenv("SLUICE_FULL") == "":
+		n = 1000
 	}
 	for seed := range n {
 		if t.Failed() {

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/internal/testkit/built"
 	"github.com/sluice-go/sluice/leaky"
 	"github.com/sluice-go/sluice/limits"
 	"github.com/sluice-go/sluice/sluicehttp"
@@ -88,7 +89,7 @@ func TestTransport_Stress(t *testing.T) {
 	if os.Getenv("SLUICE_FULL") != "" {
 		each = 6
 	}
-	if testing.Short() {
+	if testing.Short() || built.Raced() && each == 2 {
 		goroutines = 100
 	}
 	for _, http2 := range []bool{false, true} {

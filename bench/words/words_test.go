@@ -2,15 +2,16 @@ package main
 
 import (
 	"math"
-	"runtime/debug"
 	"slices"
 	"strings"
 	"testing"
 	"testing/fstest"
+
+	"github.com/sluice-go/sluice/internal/testkit/built"
 )
 
 func TestWords(t *testing.T) {
-	if info, ok := debug.ReadBuildInfo(); ok && slices.Contains(info.Settings, debug.BuildSetting{Key: "-race", Value: "true"}) {
+	if built.Raced() {
 		t.Skip("it has one goroutine, and takes ten times as long")
 	}
 	rows, err := parseTable(tableText)
