@@ -5,11 +5,12 @@ import (
 	"math"
 	"os"
 	"reflect"
-	"runtime/debug"
 	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/sluice-go/sluice/internal/testkit/built"
 )
 
 func entryOf(t *testing.T, name string) entry {
@@ -39,15 +40,9 @@ func TestPlayInBubble_AgreesWithTheTwin(t *testing.T) {
 // TestPlayInBubble_HasNoRace is small enough.
 func notRaced(t *testing.T) {
 	t.Helper()
-	if raced() {
+	if built.Raced() {
 		t.Skip("too much for the race detector")
 	}
-}
-
-// raced reports whether the race detector is on.
-func raced() bool {
-	info, ok := debug.ReadBuildInfo()
-	return ok && slices.Contains(info.Settings, debug.BuildSetting{Key: "-race", Value: "true"})
 }
 
 func TestPlayInBubble_HasNoRace(t *testing.T) {

@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/sluice-go/sluice/internal/testkit/built"
 )
 
 func world(t *testing.T, name string) *World {
@@ -93,7 +95,7 @@ func TestPlayAll_ScoreOfTheRule(t *testing.T) {
 		{"named", namedWorlds(), [2]float64{94.5, 92.2}, [2]float64{87.2, 83.7}},
 		{"random", drawWorlds(60, 1), [2]float64{89.6, 88.0}, [2]float64{75.1, 66.9}},
 	} {
-		if raced() && c.name == "random" {
+		if built.Raced() && c.name == "random" {
 			continue
 		}
 		scores := newTable(playAll(c.worlds, kinds, 1, bubblesOf(t)))
@@ -216,7 +218,7 @@ func TestRun_PrintsATable(t *testing.T) {
 // A minute in which a server refuses calls is forgotten within a minute, and a server that asks for
 // pauses and becomes ten times as fast is followed.
 func TestPlay_Recovery(t *testing.T) {
-	if raced() {
+	if built.Raced() {
 		t.Skip("the event loop has one goroutine")
 	}
 	for _, w := range recoveryWorlds(1, 1) {

@@ -47,26 +47,14 @@ func (s *statusLine) follow(p *proxy, on *os.File) (stop func()) {
 	if on == nil || !cli.IsTerminal(on) {
 		return func() {}
 	}
-	quit, done := make(chan struct{}), make(chan struct{})
-	go func() {
-		defer close(done)
-		tick := time.NewTicker(time.Second)
-		defer tick.Stop()
-		var before uint64
-		for {
-			select {
-			case <-tick.C:
-				width, _ := cli.Size(on)
-				line, sent := p.line(before)
-				before = sent
-				s.show(cli.Cut(line, width-1))
-			case <-quit:
-				s.show("")
-				return
-			}
-		}
-	}()
-	return func() { close(quit); <-done }
+	var before uint64
+	end := cli.Every(time.Second, func() {
+		width, _ := cli.Size(on)
+		line, sent := p.line(before)
+		before = sent
+		s.show(cli.Cut(line, width-1))
+	})
+	return func() { end(); s.show("") }
 }
 
 // line says in one line what p does. sent is how many attempts were sent so far, and before that
@@ -79,13 +67,11 @@ func (p *proxy) line(before uint64) (text string, sent uint64) {
 			longest = s
 		}
 	}
-	waiting := int64(0)
-	p.turns.each(func(_ turnKey, calls int64) { waiting += calls })
 	rate := int64(sent) - int64(before)
 	if rate < 0 || before == 0 {
 		rate = 0 // gates were forgotten, or it is the first line
 	}
-	text = fmt.Sprintf("%d/s, %d calls under way, %d wait", rate, p.calls.Load(), waiting)
+	text = fmt.Sprintf("%d/s, %d calls under way, %d wait", rate, p.calls.Load(), p.turns.waiting())
 	if why := longest.Why(); why != "" {
 		text += "; " + longest.Name + ": " + why
 	}

@@ -112,10 +112,8 @@ func (p *proxy) writeMetrics(w io.Writer) {
 	}
 	begin(w, "sluice_proxy_calls", "gauge", "Calls under way.")
 	sample(w, "sluice_proxy_calls", float64(p.calls.Load()))
-	waiting := int64(0)
-	p.turns.each(func(_ turnKey, calls int64) { waiting += calls })
 	begin(w, "sluice_proxy_calls_waiting", "gauge", "Calls that wait to be sent, but for those that are sent again.")
-	sample(w, "sluice_proxy_calls_waiting", float64(waiting))
+	sample(w, "sluice_proxy_calls_waiting", float64(p.turns.waiting()))
 
 	n := &p.counts
 	n.mu.Lock()

@@ -102,3 +102,9 @@ func (t *turns) each(f func(key turnKey, calls int64)) {
 		f(key, of.calls)
 	}
 }
+
+// waiting returns the number of calls that wait.
+func (t *turns) waiting() (n int64) {
+	t.each(func(_ turnKey, calls int64) { n += calls })
+	return n
+}
