@@ -237,6 +237,30 @@ func (g *Gate) Stats() Stats {
 	if until := g.schedule.Paused(); until > now {
 		s.PausedUntil, s.PausedWhy = g.queue.Time(until), g.why
 	}
+	(*admitter)(g).countWaiting(&s, now)
+	s.held.End, s.held.AtLeast = (*admitter)(g).ends(now, s.LimitedBy)
+	s.at = g.queue.Time(now)
+	g.queue.Unlock()
+
+	if g.parent != nil {
+		s.Parent = g.parent.name
+	}
+	s.held.For, s.held.Why = string(s.LimitedBy), s.about(s.LimitedBy)
+	if s.LimitedBy == limits.ByParent {
+		s.held = s.held.Below(g.parent.heldUp())
+	}
+	if last := g.lastError.Load(); last != nil {
+		s.LastError, s.LastErrorAt = last.String(), g.queue.Time(last.at)
+	}
+	s.Refused = g.refusals()
+	s.Retried = g.retried.Load()
+	s.Waits = g.waits.snapshot(s.Granted)
+	return s
+}
+
+// countWaiting divides the calls that wait into those that have room and wait for their time, and
+// the others: for room, or for a parent. The queue is locked.
+func (g *admitter) countWaiting(s *Stats, now time.Duration) {
 	if s.Pacing = s.Waiting; g.concurrency > 0 {
 		s.Pacing = 0
 		room := g.concurrency - s.InFlight
@@ -259,21 +283,10 @@ func (g *Gate) Stats() Stats {
 	if borrowing > 0 {
 		s.OldestWait = max(s.OldestWait, now-g.borrowers.Front().Value.(time.Duration))
 	}
-	s.held.End, s.held.AtLeast = (*admitter)(g).ends(now, s.LimitedBy)
-	s.at = g.queue.Time(now)
-	g.queue.Unlock()
+}
 
-	if g.parent != nil {
-		s.Parent = g.parent.name
-	}
-	s.held.For, s.held.Why = string(s.LimitedBy), s.about(s.LimitedBy)
-	if s.LimitedBy == limits.ByParent {
-		s.held = s.held.Below(g.parent.heldUp())
-	}
-	if last := g.lastError.Load(); last != nil {
-		s.LastError, s.LastErrorAt = last.String(), g.queue.Time(last.at)
-	}
-	s.Refused = Refusals{
+func (g *Gate) refusals() Refusals {
+	return Refusals{
 		Busy:      g.refused[reasonBusy].Load(),
 		Deadline:  g.refused[reasonDeadline].Load(),
 		Cancelled: g.refused[reasonCancelled].Load(),
@@ -282,9 +295,6 @@ func (g *Gate) Stats() Stats {
 		Closed:    g.refused[reasonClosed].Load(),
 		Other:     g.refused[reasonOther].Load(),
 	}
-	s.Retried = g.retried.Load()
-	s.Waits = g.waits.snapshot(s.Granted)
-	return s
 }
 
 // WaitTime is a histogram of waiting times. Bucket 0 counts calls that did not wait,

@@ -325,32 +325,52 @@ func (s *scopes) show(w *word, said *ratelimit.Info) {
 // narrow holds up sc by w, and returns its state, pinned, or the host's if there is no room for its
 // gate.
 func (s *scopes) narrow(c *call, w *word, said *ratelimit.Info, sc *scope, asks bool, do todo) *state {
-	st := s.host.t.part(s.host.keyOf(sc.name))
-	var ask *state
-	if st != nil && asks {
-		ask = s.host.t.part(s.host.keyOf(askName))
-	}
-	if st == nil || asks && ask == nil {
+	st, ask := s.parts(sc, asks)
+	if st == nil {
 		do.run()
-		if st != nil {
-			st.unpin()
-		}
 		return s.host
 	}
 	s.mu.Lock()
 	if hosts, asked := !w.sent.After(s.restAt), asks && s.e != nil; hosts || asked { // found, or asked, meanwhile
 		s.mu.Unlock()
 		do.run()
-		for _, part := range []*state{st, ask} {
-			if part != nil {
-				part.unpin()
-			}
+		st.unpin()
+		if ask != nil {
+			ask.unpin()
 		}
 		if hosts {
 			return s.host
 		}
 		return s.judge(c, w, said)
 	}
+	s.enter(w, sc, st, ask)
+	asking := s.e != nil && s.e.ask != nil
+	s.change(busy, 0)
+	s.mu.Unlock()
+	// Before those that wait for the host move to it.
+	st.gate.PauseUntil(w.until, w.why)
+	do.run()
+	s.host.gate.TurnAway(func(label uint32) bool { return asking || label == labelOf(w.route) || label == anyRoute })
+	return st
+}
+
+// parts returns the state of sc and, if it asks, that of the call which does so, both pinned. st is
+// nil if there is no room for them.
+func (s *scopes) parts(sc *scope, asks bool) (st, ask *state) {
+	st = s.host.t.part(s.host.keyOf(sc.name))
+	if st == nil || !asks {
+		return st, nil
+	}
+	if ask = s.host.t.part(s.host.keyOf(askName)); ask == nil {
+		st.unpin()
+		return nil, nil
+	}
+	return st, ask
+}
+
+// enter makes sc, or the scope of its name that is there, the one of w's route, with st, and begins
+// to ask if there is an ask. s.mu is locked.
+func (s *scopes) enter(w *word, sc *scope, st, ask *state) {
 	isNew := true
 	for _, other := range s.of {
 		if other.name == sc.name {
@@ -380,14 +400,6 @@ func (s *scopes) narrow(c *call, w *word, said *ratelimit.Info, sc *scope, asks 
 			e.until = sc.until
 		}
 	}
-	asking := s.e != nil && s.e.ask != nil
-	s.change(busy, 0)
-	s.mu.Unlock()
-	// Before those that wait for the host move to it.
-	st.gate.PauseUntil(w.until, w.why)
-	do.run()
-	s.host.gate.TurnAway(func(label uint32) bool { return asking || label == labelOf(w.route) || label == anyRoute })
-	return st
 }
 
 // anyRoute is the label of a call whose route is not known yet.

@@ -285,14 +285,7 @@ func (s *Schedule) Admit(now, due time.Duration, n int64) time.Duration {
 	}
 	repaid := s.repaid()
 	if late {
-		ideal := max(due, slot) // when it would have left
-		if tat, _ := s.lifted(); ideal-tat <= s.credit {
-			// Then it would have been charged at TAT, for the rest of an earlier lateness. To
-			// count only the new one forgot that: calls admitted some µs after they came caught up
-			// on T at most.
-			ideal = tat
-		}
-		s.credit = min(s.catchUp, now-ideal)
+		s.credit = min(s.catchUp, now-s.ideal(due, slot))
 	}
 	tat, rem := s.charge(now, late)
 	s.streak.follow(now, tat, s.tat, s.catchUp)
@@ -319,6 +312,18 @@ func (s *Schedule) Admit(now, due time.Duration, n int64) time.Duration {
 	s.lastN = n
 	s.tat, s.rem = s.plus(sat.Add(tat, rest), rem, n)
 	return 0
+}
+
+// ideal returns when a call that was due at due would have left, had nobody been late.
+func (s *Schedule) ideal(due, slot time.Duration) time.Duration {
+	ideal := max(due, slot)
+	if tat, _ := s.lifted(); ideal-tat <= s.credit {
+		// Then it would have been charged at TAT, for the rest of an earlier lateness. To
+		// count only the new one forgot that: calls admitted some µs after they came caught up
+		// on T at most.
+		return tat
+	}
+	return ideal
 }
 
 // Plain returns when the next call may start and the time from one call to the
