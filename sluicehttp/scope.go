@@ -88,20 +88,6 @@ type scope struct {
 	until time.Time
 }
 
-// An episode is the time in which it is found out whose limit it is.
-type episode struct {
-	began, until time.Time
-	scopes       map[*scope]struct{} // that began with it
-	refusedOf    map[uint64]struct{} // routes
-	others       map[uint64]struct{} // routes that are known to call, at most a few
-	ask          *state              // gate through which others ask; nil: they are free. Pinned
-	asking       int64               // calls in flight through it
-	granted      float64             // calls of other routes that were sent since
-	refused      float64
-	asked        int // of these, with the host's gate asking
-	timer        *time.Timer
-}
-
 // A showing is the limit that the last response to a route has shown.
 type showing struct {
 	of      fingerprint
