@@ -132,7 +132,7 @@ func newGate(cfg Config) (*Gate, error) {
 	if len(g.limits) > 0 || g.parent != nil {
 		g.ask = newPath(g, nil).asks[0]
 	}
-	g.paced = len(g.limits) > 0 || cfg.Parent != nil && (cfg.Parent.paced || cfg.Parent.hasRate())
+	g.paced = cfg.Parent != nil && (cfg.Parent.paced || cfg.Parent.hasRate() || cfg.Parent.hasLimits())
 	g.plain = g.ask == nil && g.semaphore == nil && g.observer == nil
 	g.lane.Init()
 	g.life, g.end = context.WithCancel(context.Background())

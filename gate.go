@@ -86,7 +86,7 @@ type ways struct {
 	ask    queue.AskFunc // at the head of the queue; nil unless there are limits or a parent
 	limits []Limit
 	steps  []step // for its limits and those of its parents
-	paced  bool   // it has further limits, or a parent had a rate when it was made
+	paced  bool   // a parent had a rate or further limits when it was made
 
 	parent   *Gate
 	ahead    time.Duration // by how much the clock of the parent's queue is ahead

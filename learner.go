@@ -2,6 +2,7 @@ package sluice
 
 import (
 	"math"
+	"slices"
 	"time"
 
 	"github.com/sluice-go/sluice/internal/adaptive"
@@ -35,7 +36,7 @@ type learner struct {
 // A refusal may be chance: some servers are overloaded for 1 call in 50, whatever the
 // pace. So a gate without a rate begins as a slow start does: when the server asks for a
 // wait, or refuses 3 of 16 calls. A gate with a rate, its own or its parent's, or with
-// further limits, was told the limit by somebody who should know. It begins at the second
+// further limits that are known, was told the limit by somebody who should know. It begins at the second
 // refusal within 500 calls if the server asks for waits, at the third within 32 if not;
 // refusals of calls that were in flight together are one. It stops learning when its rate
 // has been granted for long.
@@ -100,7 +101,7 @@ func (r *recently) note(now, since time.Duration, calls, cost uint64) {
 // suspects records, with the queue locked, a refusal by the server of a call that left at
 // since, and reports whether it is time to learn. weighed says that many calls were refused lately.
 func (g *Gate) suspects(now, since, asked time.Duration, weighed bool) bool {
-	if g.rate.Count > 0 || g.paced {
+	if g.rate.Count > 0 || g.paced || g.hasLimits() {
 		if many := g.strikes.add(now, since, g.granted, asked > 0); many || asked > 0 {
 			return many
 		}
@@ -109,6 +110,22 @@ func (g *Gate) suspects(now, since, asked time.Duration, weighed bool) bool {
 	}
 	g.ramp = g.ramp.refuse(now, since, asked, false)
 	return weighed || asked > 0 || g.ramp.on && g.ramp.began > now
+}
+
+// A discovery is a limit that is found while calls are made, such as those that a server publishes
+// in its responses. Nobody has told the gate the limit of a server that publishes none: when such a
+// gate learned only at the third burst of refusals, it used half of that limit for a minute.
+type discovery interface {
+	// Known reports whether there is a limit. It neither blocks nor calls a gate.
+	Known() bool
+}
+
+// hasLimits reports whether g has further limits that are known.
+func (g *Gate) hasLimits() bool {
+	return slices.ContainsFunc(g.limits, func(l Limit) bool {
+		d, ok := l.Limiter.(discovery)
+		return !ok || d.Known()
+	})
 }
 
 // learningUnit returns the unit of the first belief of a new learner: that of the rate, and calls

@@ -104,10 +104,16 @@ small_members() {
 
 # test_members tests the packages of all modules but the large ones.
 test_members() {
-	local module packages=()
-	for module in $(small_members); do
-		packages+=("./$module/...")
-	done
+	local packages
+	mapfile -t packages < <(small_members | sed 's|.*|./&/...|')
+	at . go test "$@" "${packages[@]}"
+}
+
+# test_libraries tests the packages of the modules that others import. Those of sluiceredis wait for
+# real servers most of the time: they come first, so that others are tested meanwhile.
+test_libraries() {
+	local packages
+	mapfile -t packages < <(small_members | grep -vE '^(bench|examples|internal/.*)$' | sort -r | sed 's|.*|./&/...|')
 	at . go test "$@" "${packages[@]}"
 }
 

@@ -63,9 +63,11 @@ func (e *episode) free() todo {
 		return nil
 	}
 	e.ask = nil
-	ask.mustSet(ask.gate.SetConcurrency(0)) // for those that come late
 	return todo{func() {
 		ask.gate.TurnAway(everyRoute)
+		// For those that come late. It is not set under the lock: those that wait would then leave
+		// before the pause of the host begins, which is done before this.
+		ask.mustSet(ask.gate.SetConcurrency(0))
 		ask.unpin()
 	}}
 }

@@ -171,6 +171,13 @@ func (p *published) Adjust(ctx context.Context, delta int64, age time.Duration) 
 	return nil
 }
 
+// Known reports whether the server has published a limit, for the gate: see learner.go there.
+func (p *published) Known() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return len(p.limits) > 0
+}
+
 // OnChange implements limits.Notifier.
 func (p *published) OnChange(f func()) (stop func()) { return p.bell.Wait(f) }
 

@@ -92,10 +92,13 @@ func (s *site) wantCame(path string, want ...time.Duration) {
 	}
 }
 
-func (s *site) total() int {
+func (s *site) total() int { return len(s.log()) }
+
+// log returns the paths that were requested, with the time.
+func (s *site) log() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return len(s.all)
+	return slices.Clone(s.all)
 }
 
 // A caller makes calls through a transport.
@@ -218,7 +221,7 @@ func TestTransport_Scope_SecondRouteComes(t *testing.T) {
 		if first != 30*time.Second+latency {
 			t.Errorf("the next search came at %v", first)
 		}
-		for _, came := range s.all {
+		for _, came := range s.log() {
 			if path, _, _ := strings.Cut(came, " "); strings.HasPrefix(path, "/search/") {
 				left = append(left, path)
 			}
@@ -275,7 +278,7 @@ func TestTransport_Scope_HostIsPaused(t *testing.T) {
 					}
 					time.Sleep(20 * time.Second)
 					if got := s.total() - min(paths, 5) - 1; got > 2 {
-						t.Errorf("%d requests during the pause of the host, want at most 2: %v", got, s.all)
+						t.Errorf("%d requests during the pause of the host, want at most 2: %v", got, s.log())
 					}
 					c.Wait()
 					took[byHost] = s.now()
