@@ -258,8 +258,8 @@ func (g *Gate) Stats() Stats {
 	return s
 }
 
-// countWaiting divides the calls that wait into those that have room and wait for their time, and
-// the others: for room, or for a parent. The queue is locked.
+// countWaiting divides the calls that wait into those that wait only for their time, and the others:
+// for permits, or for a parent. The queue is locked.
 func (g *admitter) countWaiting(s *Stats, now time.Duration) {
 	if s.Pacing = s.Waiting; g.concurrency > 0 {
 		s.Pacing = 0

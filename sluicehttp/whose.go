@@ -322,8 +322,7 @@ func (s *scopes) show(w *word, said *ratelimit.Info) {
 	s.shown[w.route] = showing{fingerprintOf(shows, said), left, shows.ResetAt}
 }
 
-// narrow holds up sc by w, and returns its state, pinned, or the host's if there is no room for its
-// gate.
+// narrow holds up sc by w, and returns its state, pinned, or the host's if its gate cannot be made.
 func (s *scopes) narrow(c *call, w *word, said *ratelimit.Info, sc *scope, asks bool, do todo) *state {
 	st, ask := s.parts(sc, asks)
 	if st == nil {
@@ -355,7 +354,7 @@ func (s *scopes) narrow(c *call, w *word, said *ratelimit.Info, sc *scope, asks 
 }
 
 // parts returns the state of sc and, if it asks, that of the call which does so, both pinned. st is
-// nil if there is no room for them.
+// nil if they cannot be made.
 func (s *scopes) parts(sc *scope, asks bool) (st, ask *state) {
 	st = s.host.t.part(s.host.keyOf(sc.name))
 	if st == nil || !asks {
