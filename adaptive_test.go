@@ -452,6 +452,33 @@ func TestGate_Forget_Searches(t *testing.T) {
 	})
 }
 
+// The time between Forget and the next call is no time in which the server granted calls: a gate that
+// counted it, and was paused for a minute meanwhile, took a limit of 20 a minute for 10.
+func TestGate_Forget_Pause(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := mustGate(t, sluice.Config{Name: "api"})
+		g.Forget()
+		g.PauseUntil(time.Now().Add(time.Minute), "another gate was told so")
+		var granted int
+		var until time.Time // the end of the window of the server
+		took := work(t, 20, 60, func() error {
+			return sluice.Retry(t.Context(), g, sluice.RetryPolicy{Attempts: -1}, func(context.Context) error {
+				time.Sleep(10 * ms)
+				if now := time.Now(); !now.Before(until) {
+					granted, until = 0, now.Add(time.Minute)
+				}
+				if granted++; granted > 20 {
+					return sluice.RetryAfter(errors.New("throttled"), time.Until(until))
+				}
+				return nil
+			})
+		})
+		if took > 4*time.Minute {
+			t.Errorf("60 calls took %v at 20 a minute, after a pause of one", took)
+		}
+	})
+}
+
 func TestGate_Restore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, g := newLimited(t, 50, 10), mustGate(t, sluice.Config{})

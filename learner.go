@@ -85,9 +85,10 @@ type sofar struct {
 
 // note is called when a call ends that left at since.
 func (r *recently) note(now, since time.Duration, calls, cost uint64) {
-	if !r.begun {
+	if !r.begun { // what was granted before, as after Forget, is in early
+		first := max(r.early.at, since)
 		r.begun = true
-		r.early.at, r.late.at, r.from = since, since, since
+		r.early.at, r.late.at, r.from = first, first, first
 		return
 	}
 	if now-r.late.at > longPause {
@@ -225,7 +226,7 @@ func (g *Gate) Forget() {
 		g.learner, g.ramp, g.strikes = nil, nil, strikes{}
 		g.answersCount.Store(false)
 		here := sofar{now, g.granted, g.sent}
-		g.recently = recently{early: here, late: here, begun: true, from: now}
+		g.recently = recently{early: here, late: here, from: now}
 		g.search()
 	})
 }
