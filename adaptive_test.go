@@ -184,12 +184,12 @@ func TestAdaptive_ConfiguredRate(t *testing.T) {
 			t.Errorf("after two: %v", l)
 		}
 		before := s.requests.Load()
-		took := work(t, 8, 1000, do)
-		if n := s.requests.Load() - before; took < 999*100*ms || n != 1000 {
+		took := work(t, 8, 1100, do)
+		if n := s.requests.Load() - before; took < 1099*100*ms || n != 1100 {
 			t.Errorf("%d calls in %v", n, took)
 		}
 		if l := g.Stats().Learned; l != nil {
-			t.Errorf("after 1,000 calls: %v", l)
+			t.Errorf("after 1,100 calls: %v", l)
 		}
 		if took := work(t, 8, 100, do); took != 100*100*ms {
 			t.Errorf("then: %v", took)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"math/rand/v2"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -588,4 +589,34 @@ func TestNotBefore_Cancel(t *testing.T) {
 			}
 		})
 	}
+}
+
+// Windows of a second have space for what a right rate allows, and calls take unequal time to the
+// server: now and then there is one more, which costs a pause of a second. The gate goes a little
+// slower then. It took 92 s for what needs 60.
+func TestGate_ConfiguredRate_Windows(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := mustGate(t, sluice.Config{Name: "api", Rate: sluice.Rate{Count: 50, Per: time.Second}})
+		var mu sync.Mutex
+		var granted, throttled int
+		var until time.Time
+		took := work(t, 64, 3000, func() error {
+			return sluice.Retry(t.Context(), g, sluice.RetryPolicy{Attempts: -1}, func(context.Context) error {
+				time.Sleep(8*ms + rand.N(15*ms))
+				mu.Lock()
+				defer mu.Unlock()
+				if now := time.Now(); !now.Before(until) {
+					granted, until = 0, now.Add(time.Second)
+				}
+				if granted++; granted > 50 {
+					throttled++
+					return sluice.RetryAfter(errors.New("throttled"), time.Second)
+				}
+				return nil
+			})
+		})
+		if took > 67*time.Second || throttled > 6 {
+			t.Errorf("3,000 calls at 50/s took %v, %d were throttled", took, throttled)
+		}
+	})
 }

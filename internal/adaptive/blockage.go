@@ -164,6 +164,9 @@ func (c *Controller) unblock(call Call) {
 	c.costly.cheap(c, call)
 	if c.phase == Tracking {
 		b.quiet = 0
+		if c.pace.nudges > 0 {
+			c.pace.learn(c, c.pace.rate) // what a refusal costs is known now
+		}
 		c.refine(call)
 	}
 }

@@ -39,6 +39,9 @@ func (c *Controller) estimate(call Call, at point) {
 			p.shows++
 			rate = math.Min(rate, 1.01*math.Max(p.shown, low))
 		}
+	case c.nudged(top):
+		rate = c.most() * math.Pow(1-nudge, float64(p.nudges))
+		p.unsure, p.shown, p.shows = nudge, rate, 0
 	default: // the server has become slower: the bounds are far apart
 		rate = math.Max(top/2, math.Min(top, math.Sqrt(low*top)))
 		p.shown, p.shows = rate, 0
@@ -60,6 +63,28 @@ func (c *Controller) estimate(call Call, at point) {
 		}
 		c.track(Bounding, rate, Measured)
 	}
+}
+
+// # Who is wrong, the configured rate or the clock?
+//
+// A limiter with windows of a second, told as 50/s, is asked for 51 calls in a window now and then: calls
+// take unequal time to it. That costs a pause of a second, and the calls between two refusals look
+// like a rate of 35/s. At 49/s there would be no refusal. So a rate that was configured is first thought
+// to be right but for a little, twice: if it is wrong, that costs two refusals.
+const (
+	nudge      = .02
+	mostNudges = 2
+)
+
+// nudged reports whether a refusal at the pace top says only that the configured rate is a little too
+// fast.
+func (c *Controller) nudged(top float64) bool {
+	p := &c.pace
+	if p.nudges >= mostNudges || c.phase != Tracking || top < .9*c.most() {
+		return false
+	}
+	p.nudges++
+	return true
 }
 
 // shown reports whether a refusal, where it was to be expected, confirms a rate that an early

@@ -25,6 +25,7 @@ type pace struct {
 	patience float64 // seconds before what was granted before a trouble is tried again
 	shown    float64 // the rate that the last early refusal has shown
 	shows    int     // how often later ones have confirmed it
+	nudges   int     // how often the configured rate was thought to be a little too fast
 }
 
 const (
