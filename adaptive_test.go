@@ -459,11 +459,14 @@ func TestGate_Forget_Pause(t *testing.T) {
 		g := mustGate(t, sluice.Config{Name: "api"})
 		g.Forget()
 		g.PauseUntil(time.Now().Add(time.Minute), "another gate was told so")
+		var mu sync.Mutex
 		var granted int
 		var until time.Time // the end of the window of the server
 		took := work(t, 20, 60, func() error {
 			return sluice.Retry(t.Context(), g, sluice.RetryPolicy{Attempts: -1}, func(context.Context) error {
 				time.Sleep(10 * ms)
+				mu.Lock()
+				defer mu.Unlock()
 				if now := time.Now(); !now.Before(until) {
 					granted, until = 0, now.Add(time.Minute)
 				}
