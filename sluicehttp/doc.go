@@ -172,8 +172,9 @@
 //   - the wait is longer than a minute, shows no limit, and no route is known to have one of its own.
 //
 // This is for hosts without a Config.Key or Overrides.Key, which decide it. [ByRoute] is a Config.Key
-// for a server whose limits are known to be those of routes. A refusal without a time is learned from
-// by the whole host. Hosts have at most 64 routes with a gate. A Gate with a Semaphore has none, and
+// for a server whose limits are known to be those of routes. A throttle without a time is
+// about the route if the calls of other routes meanwhile are clearly throttled less often; until that is
+// known, the whole host learns from it. Hosts have at most 64 routes with a gate. A Gate with a Semaphore has none, and
 // then what one route is told pauses the host.
 //
 // # How far headers are believed

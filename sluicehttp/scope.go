@@ -35,6 +35,8 @@ import (
 // its own, or if the responses to several routes have shown this limit, and only this one. If they
 // have shown others, it is clear whose limit it is.
 //
+// A refusal without a time pauses nobody, and no call asks: see trial.go.
+//
 // A scope is a gate as that of any key, in Keyed, with claims, published limits and a learned pace of
 // its own. Keyed forgets it, and with it its scope. Before the first refusal a request pays for the
 // comparison of its path with the last one, and for its route if that is another.
@@ -53,7 +55,7 @@ const (
 const (
 	several uint32 = 1 << iota // routes are known
 	alone                      // the host is paused, and one route is known
-	busy                       // there are scopes, or calls ask
+	busy                       // there are scopes or trials, or calls ask
 )
 
 // scopes are those of one host. Only servers have them: with a Config.Key or an Overrides.Key the user
@@ -68,6 +70,8 @@ type scopes struct {
 	of    map[uint64]*scope // by route
 	shown map[uint64]showing
 	e     *episode // or nil
+
+	trials map[uint64]*trial // by route
 
 	rest, rested int       // waits to come in which no call asks, and how many there were the last time
 	restAt       time.Time // when it was found that one is the host's: calls in flight then belong to it
@@ -222,9 +226,9 @@ func (s *scopes) scopeOf(route uint64) *scope {
 // forgotten reports whether Keyed has forgotten the gate of sc.
 func (sc *scope) forgotten() bool { return sc.st != nil && sc.st.gone.Load() }
 
-// quiet ends the mode busy if there is no scope. s is locked.
+// quiet ends the mode busy if there is no scope and no trial. s is locked.
 func (s *scopes) quiet() {
-	if len(s.of) == 0 && s.e == nil {
+	if len(s.of) == 0 && s.e == nil && len(s.trials) == 0 {
 		s.change(0, busy)
 	}
 }

@@ -145,6 +145,14 @@ func inSite(t *testing.T, cfg sluicehttp.Config, says func(path string, n int) (
 	})
 }
 
+// keys returns the keys of the gates of rt.
+func keys(rt *sluicehttp.Transport) (all []string) {
+	for key := range rt.Stats {
+		all = append(all, key)
+	}
+	return all
+}
+
 // once refuses the first n requests of a path with header, and grants all else.
 func once(path string, n int, header string) func(string, int) (int, string) {
 	return func(p string, before int) (int, string) {
@@ -241,6 +249,80 @@ func TestTransport_Scope_SecondRouteComes(t *testing.T) {
 			t.Errorf("no attempt was made through the gate of the route: %v", order)
 		}
 	})
+}
+
+// A refusal without a time is about its route, too, if others are granted meanwhile.
+func TestTransport_Scope_NotTold(t *testing.T) {
+	var next time.Time
+	says := func(path string, _ int) (int, string) {
+		if now := time.Now(); path == "/search" {
+			if now.Before(next) {
+				return 429, ""
+			}
+			next = now.Add(time.Second)
+		}
+		return 200, ""
+	}
+	inSite(t, sluicehttp.Config{}, says, func(s *site, rt *sluicehttp.Transport, c *caller) {
+		ctx, cancel := context.WithTimeout(bg, 10*time.Second)
+		defer cancel()
+		for i := range 20 {
+			path := "/items"
+			if i < 4 {
+				path = "/search"
+			}
+			c.Go(func() {
+				for ctx.Err() == nil {
+					if _, err := c.get(ctx, path); err == nil {
+						time.Sleep(10 * ms)
+					}
+				}
+			})
+		}
+		c.Wait()
+		items, searches := len(s.arrivals("/items")), len(s.arrivals("/search"))
+		if items < 16*500*3/4 || searches < 8 || searches > 70 {
+			t.Errorf("%d of 8,000 items, and %d searches at 1/s", items, searches)
+		}
+		if !slices.Contains(keys(rt), "https://api.test GET /search") {
+			t.Errorf("the search is no scope: %v", keys(rt))
+		}
+	})
+}
+
+// If all routes are refused, the limit is the host's, as with one gate for all.
+func TestTransport_Scope_NotToldHost(t *testing.T) {
+	for _, paths := range []int{2, 10, 1000} {
+		t.Run(fmt.Sprint(paths), func(t *testing.T) {
+			tokens, last := 10., time.Now()
+			says := func(string, int) (int, string) {
+				now := time.Now()
+				tokens = min(10, tokens+20*now.Sub(last).Seconds())
+				if last = now; tokens < 1 {
+					return 429, ""
+				}
+				tokens--
+				return 200, ""
+			}
+			inSite(t, sluicehttp.Config{}, says, func(s *site, rt *sluicehttp.Transport, c *caller) {
+				last = s.begin
+				for i := range 32 {
+					c.Go(func() {
+						for k := range 30 {
+							c.want("/things/" + plain((i*31+k*7)%paths))
+						}
+					})
+				}
+				c.Wait()
+				if took := s.now(); took > 56*time.Second { // 48 s at the limit
+					t.Errorf("960 calls took %v", took)
+				}
+				if n := len(keys(rt)); n > 3 {
+					t.Errorf("%d gates: %v", n, keys(rt))
+				}
+			})
+		})
+	}
 }
 
 // In a pause of the whole host, no more than two requests find that out, and it takes about as long as

@@ -158,6 +158,7 @@ func (s *scopes) decide(c *call, w *word, said *ratelimit.Info) (do todo, sc *sc
 	switch {
 	case w.until.IsZero() && !w.refused:
 		if well(said) {
+			s.try(w)
 			do = append(do, s.grant(w)...)
 		}
 		return do, nil, false
@@ -165,9 +166,12 @@ func (s *scopes) decide(c *call, w *word, said *ratelimit.Info) (do todo, sc *sc
 		return append(do, s.widen(w)...), nil, false
 	case w.until.IsZero():
 		if late && e.refuse(w) {
-			do = append(do, s.widen(w)...)
+			return append(do, s.widen(w)...), nil, false
 		}
-		return do, nil, false
+		if sc := s.scopeOf(w.route); sc != nil || !s.try(w) {
+			return do, sc, false
+		}
+		return do, s.scopeFor(c, w), false
 	}
 	if sc := s.scopeOf(w.route); sc != nil {
 		sc.tell(w)
@@ -344,10 +348,16 @@ func (s *scopes) narrow(c *call, w *word, said *ratelimit.Info, sc *scope, asks 
 	}
 	s.enter(w, sc, st, ask)
 	asking := s.e != nil && s.e.ask != nil
+	t := s.trials[w.route]
+	delete(s.trials, w.route)
 	s.change(busy, 0)
 	s.mu.Unlock()
 	// Before those that wait for the host move to it.
-	st.gate.PauseUntil(w.until, w.why)
+	if w.until.IsZero() {
+		s.inherit(st, t != nil && t.others.refused > 0)
+	} else {
+		st.gate.PauseUntil(w.until, w.why)
+	}
 	do.run()
 	s.host.gate.TurnAway(func(label uint32) bool { return asking || label == labelOf(w.route) || label == anyRoute })
 	return st
@@ -392,7 +402,7 @@ func (s *scopes) enter(w *word, sc *scope, st, ask *state) {
 	if ask != nil {
 		s.begin(w, ask)
 	}
-	if e := s.e; e != nil && isNew {
+	if e := s.e; e != nil && isNew && !w.until.IsZero() {
 		e.scopes[sc] = struct{}{}
 		e.refusedOf[w.route] = struct{}{}
 		if sc.until.After(e.until) {

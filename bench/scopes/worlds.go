@@ -168,14 +168,19 @@ func host() handler {
 	}
 }
 
-// rate has one rate for all routes, and says to come back in a second.
-func rate() handler {
-	b := &bucket{rate: 50, burst: 50}
-	return func(r *http.Request, now time.Time) answer {
-		if b.take(now) > 0 {
-			return refuse(0)
+// rate has one rate for all routes, and says to come back in a second if told.
+func rate(told bool) func() handler {
+	return func() handler {
+		b := &bucket{rate: 50, burst: 50}
+		return func(r *http.Request, now time.Time) answer {
+			switch {
+			case b.take(now) == 0:
+				return answer{work: 20 * time.Millisecond}
+			case told:
+				return refuse(0)
+			}
+			return answer{status: 429}
 		}
-		return answer{work: 20 * time.Millisecond}
 	}
 }
 
@@ -266,7 +271,8 @@ var worlds = func() []world {
 	}
 	for _, w := range []world{
 		{name: "host: 600 per minute, told", server: host},
-		{name: "host: 50/s, Retry-After: 1", server: rate},
+		{name: "host: 50/s, Retry-After: 1", server: rate(true)},
+		{name: "host: 50/s", server: rate(false)},
 		{name: "host: 600 per minute, shown", server: shown},
 		{name: "host: 20/s, bans of 30 s", server: bans},
 	} {
