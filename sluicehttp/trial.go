@@ -5,20 +5,20 @@ import (
 	"time"
 )
 
-// # Whose limit is a refusal without a time?
+// # Whose limit is a throttle without a time?
 //
-// A refusal that says when to retry holds up its route, and others ask (see scope.go). One that says
+// A throttle that says when to retry holds up its route, and others ask (see scope.go). One that says
 // nothing holds up nobody: a gate learns from it. If the host's gate did, a search of one call a second
 // made a thousand other calls a second wait for it. But nobody need ask here: the others go on, more
 // slowly at worst, and their answers tell.
 //
-// From the first such refusal of a route on, a trial counts how the calls of that route and of all
-// others are answered, if they were sent after it. What is more probable, that all are refused with
+// From the first such throttle of a route on, a trial counts how the calls of that route and of all
+// others are answered, if they were sent after it. What is more probable, that all are throttled with
 // the same probability, or those of this route with another one? If it is that, clearly (a likelihood
 // ratio, Wilks 1938), the route is a scope:
 //
 //	this route      others          times as probable
-//	refused  all    refused  all
+//	throttled all   throttled all
 //	      2    2          0   16                 530
 //	      3    4          0   16                 500
 //	      3    4          0   30               2,700
@@ -26,7 +26,7 @@ import (
 //
 // So many calls must have been sent meanwhile that bad luck is no explanation, even if it is asked
 // for each of many routes. What the host's gate has learned in the trial was about this route: it
-// becomes what the gate of the route knows, and the host's forgets it, unless others were refused, too.
+// becomes what the gate of the route knows, and the host's forgets it, unless others were throttled, too.
 
 const (
 	mostTrials   = 16   // of a host, at the same time
@@ -37,7 +37,7 @@ const (
 // A trial is the evidence that a route has a limit of its own.
 type trial struct {
 	began       time.Time
-	sent        time.Time // when the first call was sent that was refused
+	sent        time.Time // when the first call was sent that was throttled
 	own, others answers   // of calls sent since
 }
 
@@ -54,7 +54,7 @@ func (a *answers) note(refused bool) {
 
 func (a answers) all() float64 { return a.granted + a.refused }
 
-// likelihood is the logarithm of that of a, if calls are refused as often as a says.
+// likelihood is the logarithm of that of a, if calls are throttled as often as a says.
 func (a answers) likelihood() (sum float64) {
 	for _, n := range []float64{a.granted, a.refused} {
 		if n > 0 {
@@ -73,7 +73,7 @@ func (t *trial) proves() bool {
 	return t.own.likelihood()+t.others.likelihood()-same.likelihood() > math.Log(enoughProof)
 }
 
-// try notes in all trials that the call of w, through the host's gate, was granted, or refused without
+// try notes in all trials that the call of w, through the host's gate, was granted, or throttled without
 // a time, and reports whether its route has a limit of its own. s is locked.
 func (s *scopes) try(w *word) (proven bool) {
 	if len(s.trials) == 0 && !w.refused {
@@ -122,7 +122,7 @@ func (s *scopes) endTrial(route uint64) {
 }
 
 // inherit gives st, the scope of a route since its trial, what the host's gate has learned, which
-// forgets it unless others were refused, too.
+// forgets it unless others were throttled, too.
 func (s *scopes) inherit(st *state, othersRefused bool) {
 	host := s.host.gate
 	if host.Stats().Learned == nil {

@@ -39,7 +39,7 @@ func (c *Controller) estimate(call Call, at point) {
 			p.shows++
 			rate = math.Min(rate, 1.01*math.Max(p.shown, low))
 		}
-	case c.nudged(top):
+	case c.nudged(low, top):
 		rate = c.most() * math.Pow(1-nudge, float64(p.nudges))
 		p.unsure, p.shown, p.shows = nudge, rate, 0
 	default: // the server has become slower: the bounds are far apart
@@ -70,17 +70,19 @@ func (c *Controller) estimate(call Call, at point) {
 // A limiter with windows of a second, told as 50/s, is asked for 51 calls in a window now and then: calls
 // take unequal time to it. That costs a pause of a second, and the calls between two refusals look
 // like a rate of 35/s. At 49/s there would be no refusal. So a rate that was configured is first thought
-// to be right but for a little, twice: if it is wrong, that costs two refusals.
+// to be right but for a little, twice: if it is wrong, that costs two refusals. If much less was
+// granted, it is wrong.
 const (
 	nudge      = .02
 	mostNudges = 2
+	plainWrong = .4 // of the configured rate
 )
 
 // nudged reports whether a refusal at the pace top says only that the configured rate is a little too
-// fast.
-func (c *Controller) nudged(top float64) bool {
+// fast. low is the rate that was granted.
+func (c *Controller) nudged(low, top float64) bool {
 	p := &c.pace
-	if p.nudges >= mostNudges || c.phase != Tracking || top < .9*c.most() {
+	if p.nudges >= mostNudges || c.phase != Tracking || top < .9*c.most() || low < plainWrong*c.most() {
 		return false
 	}
 	p.nudges++
