@@ -122,7 +122,7 @@ func (c *call) heed(h *hold, said *ratelimit.Info, now time.Time) {
 	}
 	switch {
 	case to == c.at:
-	case said.Throttled:
+	case said.Throttled || unclear(said):
 		c.goTo(to)
 	case to != c.host:
 		to.unpin()

@@ -35,7 +35,7 @@ import (
 // its own, or if the responses to several routes have shown this limit, and only this one. If they
 // have shown others, it is clear whose limit it is.
 //
-// A refusal without a time pauses nobody, and no call asks: see trial.go.
+// A throttle without a time, or a 503 that may be one, pauses nobody, and no call asks: see trial.go.
 //
 // A scope is a gate as that of any key, in Keyed, with claims, published limits and a learned pace of
 // its own. Keyed forgets it, and with it its scope. Before the first refusal a request pays for the

@@ -24,6 +24,9 @@ import (
 //	      3    4          0   30               2,700
 //	      4    6          1   30                 550
 //
+// An answer that may be a throttle, such as 503, counts as one: a route that fails by itself is a scope
+// as well, and spends a retry budget of its own.
+//
 // So many calls must have been sent meanwhile that bad luck is no explanation, even if it is asked
 // for each of many routes. What the host's gate has learned in the trial was about this route: it
 // becomes what the gate of the route knows, and the host's forgets it, unless others were throttled, too.
@@ -73,13 +76,23 @@ func (t *trial) proves() bool {
 	return t.own.likelihood()+t.others.likelihood()-same.likelihood() > math.Log(enoughProof)
 }
 
-// try notes in all trials that the call of w, through the host's gate, was granted, or throttled without
-// a time, and reports whether its route has a limit of its own. s is locked.
+// ofTrial returns the scope of the route of w, a throttle without a time or what may be one, if it has
+// a limit of its own, as far as is known; otherwise nil. s is locked.
+func (s *scopes) ofTrial(c *call, w *word) *scope {
+	if sc := s.scopeOf(w.route); sc != nil || !s.try(w) {
+		return sc
+	}
+	return s.scopeFor(c, w)
+}
+
+// try notes in all trials how the call of w, through the host's gate, was answered, and reports whether
+// its route has a limit of its own. s is locked.
 func (s *scopes) try(w *word) (proven bool) {
-	if len(s.trials) == 0 && !w.refused {
+	refused := w.refused || w.unclear
+	if len(s.trials) == 0 && !refused {
 		return false
 	}
-	if w.refused && s.trials[w.route] == nil {
+	if refused && s.trials[w.route] == nil {
 		s.beginTrial(w)
 	}
 	for route, t := range s.trials {
@@ -88,13 +101,13 @@ func (s *scopes) try(w *word) (proven bool) {
 			s.endTrial(route)
 		case w.sent.Before(t.sent):
 		case route == w.route:
-			t.own.note(w.refused)
+			t.own.note(refused)
 		default:
-			t.others.note(w.refused)
+			t.others.note(refused)
 		}
 	}
 	t := s.trials[w.route]
-	return w.refused && t != nil && t.proves()
+	return refused && t != nil && t.proves()
 }
 
 // beginTrial begins a trial of the route of w, instead of the oldest one if there are too many.

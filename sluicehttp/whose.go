@@ -17,6 +17,7 @@ type word struct {
 	until   time.Time   // until when to wait; zero if it does not say
 	why     string      // for Stats
 	refused bool        // otherwise something is exhausted, if until is set
+	unclear bool        // it may be a refusal: see unclear
 	of      fingerprint // what is exhausted, as far as is known
 	shows   bool        // that there is a limit, and it is exhausted
 	all     bool        // it names the account or the host
@@ -33,10 +34,10 @@ func (c *call) concerns(h *hold, said *ratelimit.Info, found *findings, now time
 	mode := s.mode.Load()
 	at, source := h.state.emptyUntil(said, found, now)
 	exhausted := at.After(now) && source != said.RetrySource
-	if mode&busy == 0 && !said.Throttled && !exhausted && len(said.Limits) == 0 {
+	if mode&busy == 0 && !said.Throttled && !exhausted && len(said.Limits) == 0 && !unclear(said) {
 		return h.state // as most
 	}
-	w := word{route: c.routeNumber(), sent: h.permit.GrantedAt(), now: now, refused: said.Throttled, asked: h.state.key.route == askName}
+	w := word{route: c.routeNumber(), sent: h.permit.GrantedAt(), now: now, refused: said.Throttled, unclear: unclear(said), asked: h.state.key.route == askName}
 	switch {
 	case said.Throttled:
 		w.all = namesAll(said)
@@ -80,6 +81,13 @@ func namesAll(said *ratelimit.Info) bool {
 // well reports whether said is an answer that is no refusal, as far as is known.
 func well(said *ratelimit.Info) bool {
 	return !said.Throttled && said.Status < 500 && !mayBeRefusal(said.Status) && said.Status != http.StatusTooManyRequests
+}
+
+// unclear reports whether said may be a throttle that does not say so. Not 403, which is the answer of
+// some routes to all calls.
+func unclear(said *ratelimit.Info) bool {
+	return !said.Throttled && said.ShouldRetry == nil && said.RetryAt.IsZero() &&
+		said.Status != http.StatusForbidden && mayBeRefusal(said.Status)
 }
 
 // holdUp notes that the host is held up because of its only route.
@@ -156,6 +164,8 @@ func (s *scopes) decide(c *call, w *word, said *ratelimit.Info) (do todo, sc *sc
 	e := s.e
 	late := e != nil && (w.asked || w.sent.After(e.began)) // it was sent when it was asked whose limit it is
 	switch {
+	case w.until.IsZero() && w.unclear:
+		return do, s.ofTrial(c, w), false
 	case w.until.IsZero() && !w.refused:
 		if well(said) {
 			s.try(w)
@@ -168,10 +178,7 @@ func (s *scopes) decide(c *call, w *word, said *ratelimit.Info) (do todo, sc *sc
 		if late && e.refuse(w) {
 			return append(do, s.widen(w)...), nil, false
 		}
-		if sc := s.scopeOf(w.route); sc != nil || !s.try(w) {
-			return do, sc, false
-		}
-		return do, s.scopeFor(c, w), false
+		return do, s.ofTrial(c, w), false
 	}
 	if sc := s.scopeOf(w.route); sc != nil {
 		sc.tell(w)
