@@ -3,12 +3,28 @@ package sluice
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/sluice-go/sluice/limits"
 )
 
 // A Rate is how many calls, or how many units of cost, may leave per period.
 type Rate = limits.Rate
+
+// PerSecond returns the rate of count per second, evenly spaced: PerSecond(10) is one call
+// every 100 ms. It has no burst; set the field Burst for one. [New] rejects a count that is
+// not positive, as it rejects any impossible rate.
+func PerSecond(count int64) Rate { return limits.PerSecond(count) }
+
+// Every returns the rate of one per interval: Every(100*time.Millisecond) is 10 per second.
+// New rejects an interval that is not positive.
+func Every(interval time.Duration) Rate { return limits.Every(interval) }
+
+// Must returns v, or panics if err is not nil. It is for package variables, where an error
+// cannot be returned:
+//
+//	var gate = sluice.Must(sluice.New(sluice.Config{Name: "api", Rate: sluice.PerSecond(10)}))
+func Must[T any](v T, err error) T { return limits.Must(v, err) }
 
 // A Unit is what a limit counts: Calls, Cost or, in a [Limit], another word such as
 // "tokens", which counts what [WithCosts] says. The empty Unit is the default of the field.

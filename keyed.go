@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/sluice-go/sluice/internal/defaults"
 	"github.com/sluice-go/sluice/internal/keyed"
 	"github.com/sluice-go/sluice/limits"
 )
@@ -104,8 +105,9 @@ type making struct {
 // that wait for it call newGate themselves.
 var errAbandoned = errors.New("sluice: newGate did not return")
 
-// NewKeyed returns a Keyed whose gates newGate makes. It returns an error if cfg.MaxKeys
-// is negative or more than 2²⁹, or cfg.EvictAt is negative. It panics if newGate is nil.
+// NewKeyed returns a Keyed whose gates newGate makes. It returns an error if MaxKeys
+// is negative or more than 2²⁹, or EvictAt is negative. It panics if newGate is nil, or
+// with more than one KeyedConfig; without one it is the zero KeyedConfig.
 //
 // newGate is called once for a key, even if several callers use a new key at once, and
 // for different keys at the same time. It may use the Keyed to give a gate the gate of
@@ -114,8 +116,9 @@ var errAbandoned = errors.New("sluice: newGate did not return")
 //
 //	hosts, err := sluice.NewKeyed(func(host string) (*sluice.Gate, error) {
 //		return sluice.New(sluice.Config{Name: host, Rate: sluice.Rate{Count: 1, Per: time.Second}, Parent: all})
-//	}, sluice.KeyedConfig{})
-func NewKeyed[K comparable](newGate func(key K) (*Gate, error), cfg KeyedConfig) (*Keyed[K], error) {
+//	})
+func NewKeyed[K comparable](newGate func(key K) (*Gate, error), options ...KeyedConfig) (*Keyed[K], error) {
+	cfg := defaults.Option("sluice.NewKeyed", options)
 	if newGate == nil {
 		panic("sluice: NewKeyed(nil)")
 	}

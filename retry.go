@@ -43,8 +43,9 @@ type RetryPolicy struct {
 	// than this, even if it asked for short waits. 0 means 5 min, negative no bound.
 	MaxServerWait time.Duration
 
-	// AttemptTimeout bounds each attempt: its context ends then, and it may be
-	// retried. 0 or less means no bound.
+	// AttemptTimeout limits each attempt: its context ends then, and it may be
+	// retried. 0 or less means no limit; in package sluicehttp 0 means 10 min until the
+	// header of the response, and only negative none.
 	AttemptTimeout time.Duration
 
 	// Retryable, if set, reports whether an error is worth another attempt. It is not

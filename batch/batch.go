@@ -147,7 +147,8 @@ type Result[In, Out any] struct {
 //
 // A panic of f or in is not recovered. Each range over the sequence is a new batch. Map
 // panics if ctx, gate, in or f is nil.
-func Map[In, Out any](ctx context.Context, gate *sluice.Gate, in iter.Seq[In], f func(ctx context.Context, item In) (Out, error), cfg Config[In]) iter.Seq2[Result[In, Out], error] {
+func Map[In, Out any](ctx context.Context, gate *sluice.Gate, in iter.Seq[In], f func(ctx context.Context, item In) (Out, error), options ...Config[In]) iter.Seq2[Result[In, Out], error] {
+	cfg := option(options)
 	switch {
 	case ctx == nil:
 		panic("batch: nil context")
@@ -182,7 +183,7 @@ func Map[In, Out any](ctx context.Context, gate *sluice.Gate, in iter.Seq[In], f
 // has ended, and returns nil if every item is ok or was skipped. If items have failed, the
 // error matches [ErrFailed] and wraps the first of their errors. If the batch has ended
 // early, the error also matches the one that Map would yield last.
-func ForEach[In any](ctx context.Context, gate *sluice.Gate, in iter.Seq[In], f func(ctx context.Context, item In) error, cfg Config[In]) error {
+func ForEach[In any](ctx context.Context, gate *sluice.Gate, in iter.Seq[In], f func(ctx context.Context, item In) error, options ...Config[In]) error {
 	if f == nil {
 		panic("batch: nil function")
 	}
@@ -190,7 +191,7 @@ func ForEach[In any](ctx context.Context, gate *sluice.Gate, in iter.Seq[In], f 
 	var ended, failed int64
 	for r, err := range Map(ctx, gate, in, func(ctx context.Context, item In) (struct{}, error) {
 		return struct{}{}, f(ctx, item)
-	}, cfg) {
+	}, options...) {
 		switch {
 		case err != nil:
 			why = err
@@ -211,4 +212,15 @@ func ForEach[In any](ctx context.Context, gate *sluice.Gate, in iter.Seq[In], f 
 		return fmt.Errorf("%w; %w", why, err)
 	}
 	return why
+}
+
+// option returns the only Config, or the zero one.
+func option[In any](options []Config[In]) (cfg Config[In]) {
+	switch len(options) {
+	case 0:
+		return cfg
+	case 1:
+		return options[0]
+	}
+	panic("batch: more than one Config")
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/sluice-go/sluice/ext/kind"
 	"github.com/sluice-go/sluice/internal/bell"
+	"github.com/sluice-go/sluice/internal/defaults"
 	"github.com/sluice-go/sluice/internal/keyed"
 	"github.com/sluice-go/sluice/internal/sat"
 	"github.com/sluice-go/sluice/limits"
@@ -68,7 +69,8 @@ func (o others) drained(now time.Duration) bool { return drained(o.water, now) }
 
 // NewKeyed returns a Keyed whose buckets are those that [New] returns for rate. It
 // returns an error where New does, and if cfg.MaxKeys is negative or more than 2²⁹.
-func NewKeyed[K comparable](rate limits.Rate, cfg limits.KeyedConfig) (*Keyed[K], error) {
+func NewKeyed[K comparable](rate limits.Rate, options ...limits.KeyedConfig) (*Keyed[K], error) {
+	cfg := defaults.Option("leaky.NewKeyed", options)
 	most, err := keyed.MaxKeys(cfg)
 	if err != nil {
 		return nil, fmt.Errorf("leaky: %w", err)

@@ -23,6 +23,15 @@ type Rate struct {
 	Burst int64
 }
 
+// PerSecond returns the rate of count per second, evenly spaced: PerSecond(10) is one call
+// every 100 ms. It has no burst; set the field Burst for one. A count that is not positive
+// makes a rate that constructors reject: see [Rate.Check].
+func PerSecond(count int64) Rate { return Rate{Count: count, Per: time.Second} }
+
+// Every returns the rate of one per interval: Every(100*time.Millisecond) is 10 per second.
+// An interval that is not positive makes a rate that constructors reject.
+func Every(interval time.Duration) Rate { return Rate{Count: 1, Per: interval} }
+
 // units are the periods that have a name, longest first.
 var units = []struct {
 	names []string

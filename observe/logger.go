@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/internal/defaults"
 	"github.com/sluice-go/sluice/internal/sentence"
 	"github.com/sluice-go/sluice/leaky"
 	"github.com/sluice-go/sluice/limits"
@@ -78,7 +79,8 @@ type line struct {
 //
 // NewLogger returns an error if Burst is negative, if Every is positive and less than
 // 1 µs, or if Burst times Every is more than 146 years. It panics if to is nil.
-func NewLogger(to *slog.Logger, cfg LoggerConfig) (sluice.Observer, error) {
+func NewLogger(to *slog.Logger, options ...LoggerConfig) (sluice.Observer, error) {
+	cfg := defaults.Option("observe.NewLogger", options)
 	switch {
 	case to == nil:
 		panic("observe: NewLogger(nil)")

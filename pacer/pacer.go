@@ -1,6 +1,6 @@
 // Package pacer spaces calls out evenly in time: the leaky bucket as a queue.
 //
-//	p, err := pacer.New(limits.Rate{Count: 10, Per: time.Second}, pacer.Config{}) // one call every 100 ms
+//	p, err := pacer.New(limits.PerSecond(10)) // one call every 100 ms
 //	…
 //	for _, job := range jobs {
 //		if err := p.Wait(ctx); err != nil {
@@ -41,6 +41,7 @@ import (
 	"time"
 
 	"github.com/sluice-go/sluice/internal/contend"
+	"github.com/sluice-go/sluice/internal/defaults"
 	"github.com/sluice-go/sluice/internal/queue"
 	"github.com/sluice-go/sluice/internal/schedule"
 	"github.com/sluice-go/sluice/limits"
@@ -112,12 +113,14 @@ type Config struct {
 // New returns a pacer that lets rate.Count calls start per rate.Per, evenly spaced.
 // {Count: 10, Per: time.Second} is one call every 100 ms, the first of them immediately.
 // With a Burst, that many calls may start together after the pacer was idle. A new
-// pacer has no burst saved up, and saves none during a pause.
+// pacer has no burst saved up, and saves none during a pause. Without a Config it is the
+// zero Config; more than one panics.
 //
 // New returns an error unless rate is valid (see [limits.Rate.Check]) and its burst
 // takes at most 146 years, if WarmUp or MaxWaiting is negative, and if a WarmUp is
 // combined with a burst. For constants there is [limits.Must].
-func New(rate limits.Rate, cfg Config) (*Pacer, error) {
+func New(rate limits.Rate, options ...Config) (*Pacer, error) {
+	cfg := defaults.Option("pacer.New", options)
 	if cfg.MaxWaiting < 0 {
 		return nil, fmt.Errorf("pacer: negative MaxWaiting %d", cfg.MaxWaiting)
 	}

@@ -109,3 +109,21 @@ func BenchmarkMakers(b *testing.B) {
 		})
 	}
 }
+
+// The default AttemptTimeout beside none.
+func BenchmarkTransport_AttemptTimeout(b *testing.B) {
+	for name, timeout := range map[string]time.Duration{"default": 0, "none": -1} {
+		b.Run(name, func(b *testing.B) {
+			rt := mustTransport(b, instant{}, sluicehttp.Config{Retry: sluice.RetryPolicy{AttemptTimeout: timeout}})
+			req := request(b, bg, http.MethodGet, "https://api.example.com/v1/items", nil)
+			b.ReportAllocs()
+			for b.Loop() {
+				resp, err := rt.RoundTrip(req)
+				if err != nil {
+					b.Fatal(err)
+				}
+				resp.Body.Close()
+			}
+		})
+	}
+}

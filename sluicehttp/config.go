@@ -16,6 +16,12 @@ import (
 // Config configures a [Transport]. The zero Config retries and obeys servers, without a rate
 // or limit of its own.
 type Config struct {
+	// Rate and Concurrency limit the requests of each key: how often they start, and how many
+	// are in flight. 0 means no limit. They are short for the fields of Gate, which has more
+	// settings; set each in one place.
+	Rate        sluice.Rate
+	Concurrency int64
+
 	// Gate configures the gate of each key; its Name is the key. Each key has its own
 	// Concurrency and Rate. All keys share its Parent, Semaphore and Limits.
 	Gate sluice.Config
@@ -43,7 +49,9 @@ type Config struct {
 	Key func(req *http.Request) string
 
 	// Retry is the policy for retries. Its AttemptTimeout applies until the header
-	// of the response arrives, and not to reading the body. Its Retryable is called
+	// of the response arrives, and not to reading the body. 0 means 10 min, but none for a
+	// request with a body of more than 1 MiB or of unknown length, which may take as long to
+	// send; negative means none. After it the request is sent again only if it is idempotent. Its Retryable is called
 	// for errors of the base transport and for a *StatusError that would be
 	// retried otherwise, but not for throttles.
 	Retry sluice.RetryPolicy
@@ -176,6 +184,25 @@ func (p *Published) reserve(most float64) float64 {
 type Inspector func(resp *http.Response, peek func() []byte, said *ratelimit.Info)
 
 const defaultLongHeld = time.Minute
+
+// unite moves Rate and Concurrency to Gate.
+func (cfg *Config) unite() error {
+	switch rated := cfg.Rate != (sluice.Rate{}); {
+	case cfg.NewGate != nil && (rated || cfg.Concurrency != 0):
+		return errors.New("a Rate or a Concurrency with NewGate, which makes the gates")
+	case rated && cfg.Gate.Rate != (sluice.Rate{}):
+		return errors.New("both Rate and Gate.Rate")
+	case cfg.Concurrency != 0 && cfg.Gate.Concurrency != 0:
+		return errors.New("both Concurrency and Gate.Concurrency")
+	case rated:
+		cfg.Gate.Rate = cfg.Rate
+	}
+	if cfg.Concurrency != 0 {
+		cfg.Gate.Concurrency = cfg.Concurrency
+	}
+	cfg.Rate, cfg.Concurrency = sluice.Rate{}, 0
+	return nil
+}
 
 // check returns an error unless cfg can be built.
 func (cfg *Config) check() error {

@@ -1,6 +1,7 @@
 package sluicehttp
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"net/http"
@@ -95,12 +96,30 @@ func (h *hold) bound(ctx context.Context, limit time.Duration) (bounded context.
 	return ctx, late
 }
 
+const (
+	// defaultAttemptTimeout is the one of the SDKs of OpenAI and Anthropic.
+	defaultAttemptTimeout = 10 * time.Minute
+
+	// longUpload is the length of a body from which an upload may take longer than that.
+	longUpload = 1 << 20
+)
+
 // attemptTimeout returns the timeout of an attempt; 0 or less means none.
 func (c *call) attemptTimeout() time.Duration {
-	if c.o.AttemptTimeout != 0 {
-		return c.o.AttemptTimeout
+	timeout := cmp.Or(c.o.AttemptTimeout, c.t.cfg.Retry.AttemptTimeout)
+	if timeout != 0 || c.uploads() {
+		return timeout
 	}
-	return c.t.cfg.Retry.AttemptTimeout
+	if end, bounded := c.ctx.Deadline(); bounded && time.Until(end) <= defaultAttemptTimeout {
+		return 0 // the request ends before it
+	}
+	return defaultAttemptTimeout
+}
+
+// uploads reports whether the body of the request is long, or of unknown length.
+func (c *call) uploads() bool {
+	has := c.req.Body != nil && c.req.Body != http.NoBody
+	return has && (c.req.ContentLength <= 0 || c.req.ContentLength > longUpload)
 }
 
 // A dialing records whether an attempt got a connection. If it requested one and got none,

@@ -242,3 +242,37 @@ func TestTransport_Limits(t *testing.T) {
 		})
 	})
 }
+
+// Without a configuration a silent server does not hold a request for ever, and a POST is not
+// sent twice because of it.
+func TestTransport_AttemptTimeout_Default(t *testing.T) {
+	long := strings.NewReader(strings.Repeat("x", 1<<20+1))
+	for _, c := range []struct {
+		name, method string
+		set          time.Duration
+		body         io.Reader
+		requests     int
+		at           time.Duration
+	}{
+		{"a GET is sent again", "GET", 0, nil, 2, 10 * time.Minute},
+		{"a POST is not", "POST", 0, strings.NewReader("x"), 1, 10 * time.Minute},
+		{"a long upload is not cut", "POST", 0, long, 1, 24 * time.Hour},
+		{"nor one of unknown length", "POST", 0, io.MultiReader(strings.NewReader("x")), 1, 24 * time.Hour},
+		{"negative is none", "GET", -1, nil, 1, 24 * time.Hour},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			cfg := sluicehttp.Config{Retry: sluice.RetryPolicy{AttemptTimeout: c.set, Attempts: 2, Backoff: sluice.Constant(0)}}
+			inWorld(t, cfg, layers(sluicetest.ReadBody(), sluicetest.Delay(limits.Never)), func(w *world) {
+				ctx, cancel := context.WithTimeout(bg, 24*time.Hour)
+				defer cancel()
+				_, _, err := w.do(request(t, ctx, c.method, "http://a.test/", c.body))
+				if n := len(w.srv.Record().Requests); err == nil || n != c.requests {
+					t.Errorf("%d requests, want %d; %v", n, c.requests, err)
+				}
+				if first := w.now() / time.Duration(c.requests); first.Round(time.Minute) != c.at {
+					t.Errorf("an attempt ended after %v, want %v", first, c.at)
+				}
+			})
+		})
+	}
+}

@@ -20,10 +20,12 @@ import (
 
 // A Transport is an [http.RoundTripper] that sends requests through gates, retries
 // transient failures, and obeys Retry-After and rate-limit headers, within the bounds of
-// its [Config]. It must be made by [New] and is safe for use by multiple goroutines. None of
-// its own goroutines outlives a request and its body. A Transport that was made in a
-// testing/synctest bubble belongs to it.
+// its [Config]. It is made by [New]; the zero Transport is one with the zero Config. It is safe
+// for use by multiple goroutines, and must not be copied. None of
+// its own goroutines outlives a request and its body. A Transport that was made, or if it is
+// zero, first used in a testing/synctest bubble belongs to it.
 type Transport struct {
+	once      sync.Once // sets up a zero Transport
 	base      http.RoundTripper
 	cfg       Config
 	gates     *sluice.Keyed[key]
@@ -41,17 +43,55 @@ type Transport struct {
 }
 
 // New returns a transport that sends requests by base, or by [http.DefaultTransport] if that
-// is nil. It returns an error for a Gate that [sluice.New] rejects, Keys that
-// [sluice.NewKeyed] rejects, both Gate and NewGate, a negative LongHeld, a Published with
+// is nil. Without a Config it is the zero Config; more than one panics.
+//
+// New returns an error for a Gate that [sluice.New] rejects, Keys that
+// [sluice.NewKeyed] rejects, both Gate and NewGate, a Rate or a Concurrency that Gate also has
+// or together with NewGate, a negative LongHeld, a Published with
 // a share out of its range, or a status of AlsoRetry that is not from 400 to 599 or is 501.
-func New(base http.RoundTripper, cfg Config) (*Transport, error) {
+func New(base http.RoundTripper, options ...Config) (*Transport, error) {
+	t := new(Transport)
+	if err := t.setUp(base, defaults.Option("sluicehttp.New", options)); err != nil {
+		return nil, err
+	}
+	return t, nil
+}
+
+// NewClient returns a client with a new Transport above [http.DefaultTransport], without a Timeout:
+// that would include the time in the queue. Each attempt has the AttemptTimeout of
+// Config.Retry instead. Its errors are those of [New].
+//
+//	client, err := sluicehttp.NewClient() // finds the limit of each host
+func NewClient(options ...Config) (*http.Client, error) {
+	t, err := New(nil, options...)
+	if err != nil {
+		return nil, err
+	}
+	return &http.Client{Transport: t}, nil
+}
+
+// init sets up a Transport that was not made by New.
+func (t *Transport) init() {
+	t.once.Do(func() {
+		if t.gates == nil {
+			if err := t.setUp(nil, Config{}); err != nil {
+				panic(err) // impossible
+			}
+		}
+	})
+}
+
+func (t *Transport) setUp(base http.RoundTripper, cfg Config) error {
 	if base == nil {
 		base = http.DefaultTransport
 	}
-	if err := cfg.check(); err != nil {
-		return nil, fmt.Errorf("sluicehttp: %w", err)
+	if err := cfg.unite(); err != nil {
+		return fmt.Errorf("sluicehttp: %w", err)
 	}
-	t := &Transport{base: base, cfg: cfg.withDefaults(), random: rand.Float64, epoch: time.Now()}
+	if err := cfg.check(); err != nil {
+		return fmt.Errorf("sluicehttp: %w", err)
+	}
+	t.base, t.cfg, t.random, t.epoch = base, cfg.withDefaults(), rand.Float64, time.Now()
 	switch t.tolerated = cfg.Retry.MaxServerWait; {
 	case t.tolerated == 0:
 		t.tolerated = defaults.MaxServerWait
@@ -68,11 +108,8 @@ func New(base http.RoundTripper, cfg Config) (*Transport, error) {
 	}
 	keys.Forget, keys.Evict = t.forget, t.evict
 	gates, err := sluice.NewKeyed(t.newGate, keys)
-	if err != nil {
-		return nil, err
-	}
 	t.gates = gates
-	return t, nil
+	return err
 }
 
 // newGate makes the gate of k and its state.
@@ -193,6 +230,7 @@ func (t *Transport) use(k key, f func(*state) error) error {
 // The permit of the request is released when the body of the response has been read to its
 // end, has failed, or is closed. RoundTrip never changes req and always closes its body.
 func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
+	t.init()
 	c := call{t: t, req: req, ctx: req.Context()}
 	if err := c.begin(); err != nil {
 		if req.Body != nil {
@@ -267,13 +305,17 @@ func (c *call) begin() (err error) {
 // CloseIdleConnections closes the idle connections of the base transport, if it supports
 // that. [http.Client.CloseIdleConnections] calls it.
 func (t *Transport) CloseIdleConnections() {
+	t.init()
 	if c, ok := t.base.(interface{ CloseIdleConnections() }); ok {
 		c.CloseIdleConnections()
 	}
 }
 
 // Unwrap returns the base transport.
-func (t *Transport) Unwrap() http.RoundTripper { return t.base }
+func (t *Transport) Unwrap() http.RoundTripper {
+	t.init()
+	return t.base
+}
 
 // Close closes all gates, including those made by NewGate: requests that wait or come later
 // fail with [limits.ErrClosed]. Requests in flight go on. Closing twice is harmless. A

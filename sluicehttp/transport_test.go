@@ -422,11 +422,12 @@ func TestTransport_BaseIgnoresTheContext(t *testing.T) {
 	}
 }
 
-// Without a limit, a call costs one allocation beyond those of its base.
+// Without a limit, a call costs one allocation beyond those of its base. The AttemptTimeout needs
+// a context, and a timer: the default costs no more if the context of the request ends before it.
 func TestTransport_Allocations(t *testing.T) {
 	base := instant{header: http.Header{"Content-Type": {"application/json"}}, body: true}
-	get := func(rt http.RoundTripper) func() {
-		req := request(t, bg, http.MethodGet, "https://api.example.com/v1/items", nil)
+	get := func(rt http.RoundTripper, ctx context.Context) func() {
+		req := request(t, ctx, http.MethodGet, "https://api.example.com/v1/items", nil)
 		return func() {
 			resp, err := rt.RoundTrip(req)
 			if err != nil {
@@ -435,9 +436,24 @@ func TestTransport_Allocations(t *testing.T) {
 			resp.Body.Close()
 		}
 	}
-	own := testing.AllocsPerRun(1000, get(base))
-	if n := testing.AllocsPerRun(1000, get(mustTransport(t, base, sluicehttp.Config{}))) - own; n > 1 {
-		t.Errorf("%v allocations beyond those of the base", n)
+	soon, cancel := context.WithTimeout(bg, 5*time.Minute)
+	defer cancel()
+	none := sluicehttp.Config{Retry: sluice.RetryPolicy{AttemptTimeout: -1}}
+	for _, c := range []struct {
+		name string
+		cfg  sluicehttp.Config
+		ctx  context.Context
+		most float64
+	}{
+		{"no AttemptTimeout", none, bg, 1},
+		{"no AttemptTimeout, a deadline", none, soon, 4}, // to see the context end
+		{"the default, a deadline before it", sluicehttp.Config{}, soon, 4},
+		{"the default", sluicehttp.Config{}, bg, 7},
+	} {
+		own := testing.AllocsPerRun(1000, get(base, c.ctx))
+		if n := testing.AllocsPerRun(1000, get(mustTransport(t, base, c.cfg), c.ctx)) - own; n > c.most {
+			t.Errorf("%s: %v allocations beyond those of the base, want %v", c.name, n, c.most)
+		}
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 
 	"github.com/sluice-go/sluice/ext/kind"
 	"github.com/sluice-go/sluice/internal/bell"
+	"github.com/sluice-go/sluice/internal/defaults"
 	"github.com/sluice-go/sluice/internal/keyed"
 	"github.com/sluice-go/sluice/limits"
 )
@@ -50,7 +51,8 @@ func newKeyed[K comparable](quota Quota, keys keys[K]) *Keyed[K] {
 
 // NewKeyedSliding returns a Keyed whose keys have windows as [NewSliding] makes them. It
 // returns an error where that does, and if cfg.MaxKeys is negative or more than 2²⁹.
-func NewKeyedSliding[K comparable](quota Quota, cfg limits.KeyedConfig) (*Keyed[K], error) {
+func NewKeyedSliding[K comparable](quota Quota, options ...limits.KeyedConfig) (*Keyed[K], error) {
+	cfg := defaults.Option("window.NewKeyedSliding", options)
 	rule, err := quota.sliding()
 	if err != nil {
 		return nil, err
@@ -64,7 +66,8 @@ func NewKeyedSliding[K comparable](quota Quota, cfg limits.KeyedConfig) (*Keyed[
 
 // NewKeyedFixed returns a Keyed whose keys have windows as [NewFixed] makes them. It
 // returns an error where that does, and if cfg.MaxKeys is negative or more than 2²⁹.
-func NewKeyedFixed[K comparable](quota Quota, cfg limits.KeyedConfig) (*Keyed[K], error) {
+func NewKeyedFixed[K comparable](quota Quota, options ...limits.KeyedConfig) (*Keyed[K], error) {
+	cfg := defaults.Option("window.NewKeyedFixed", options)
 	rule, err := quota.fixed()
 	if err != nil {
 		return nil, err
