@@ -14,10 +14,7 @@ import (
 // BenchmarkGateObserver is BenchmarkGateDo with an observer: none, a counter, and a log
 // in which these events are not wanted.
 func BenchmarkGateObserver(b *testing.B) {
-	log, err := observe.NewLogger(slog.New(slog.DiscardHandler), observe.LoggerConfig{})
-	if err != nil {
-		b.Fatal(err)
-	}
+	log := observe.NewLogger(slog.New(slog.DiscardHandler))
 	var events atomic.Int64
 	ctx := context.Background()
 	call := func(context.Context) error { return nil }

@@ -25,10 +25,7 @@ func ExampleNewLogger() {
 			return a
 		},
 	}))
-	log, err := observe.NewLogger(logger, observe.LoggerConfig{})
-	if err != nil {
-		panic(err)
-	}
+	log := observe.NewLogger(logger)
 	gate, _ := sluice.New(sluice.Config{Name: "api", Observer: log})
 	gate.PauseUntil(time.Now().Add(time.Hour), "429 Too Many Requests")
 	for range 100 {
@@ -74,7 +71,7 @@ func ExampleVars_transport() {
 
 // A Logger and a function.
 func ExampleAll() {
-	log, _ := observe.NewLogger(slog.New(slog.DiscardHandler), observe.LoggerConfig{})
+	log := observe.NewLogger(slog.New(slog.DiscardHandler))
 	failed := func(e sluice.Event) {
 		if e.Kind == sluice.EventRetried {
 			fmt.Println("attempt", e.Attempt, "failed:", e.Err)

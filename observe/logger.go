@@ -77,22 +77,22 @@ type line struct {
 // value are not written. The observer calls the slog.Handler in the goroutine of the call,
 // so a handler that blocks delays calls.
 //
-// NewLogger returns an error if Burst is negative, if Every is positive and less than
-// 1 µs, or if Burst times Every is more than 146 years. It panics if to is nil.
-func NewLogger(to *slog.Logger, options ...LoggerConfig) (sluice.Observer, error) {
+// Without a LoggerConfig it is the zero LoggerConfig. NewLogger panics if to is nil, Burst is
+// negative, Every is positive and less than 1 µs, or Burst times Every is more than 146 years.
+func NewLogger(to *slog.Logger, options ...LoggerConfig) sluice.Observer {
 	cfg := defaults.Option("observe.NewLogger", options)
 	switch {
 	case to == nil:
 		panic("observe: NewLogger(nil)")
 	case cfg.Burst < 0:
-		return nil, fmt.Errorf("observe: negative Burst %d", cfg.Burst)
+		panic(fmt.Sprintf("observe: NewLogger: negative Burst %d", cfg.Burst))
 	}
 	l := &logger{to: to, level: cfg.Level}
 	if l.level == nil {
 		l.level = defaultLevel
 	}
 	if cfg.Every < 0 {
-		return l.observe, nil
+		return l.observe
 	}
 	if cfg.Every == 0 {
 		cfg.Every = time.Minute
@@ -103,9 +103,9 @@ func NewLogger(to *slog.Logger, options ...LoggerConfig) (sluice.Observer, error
 		limits.KeyedConfig{MaxKeys: maxLines},
 	)
 	if err != nil {
-		return nil, fmt.Errorf("observe: %d lines at once, and one every %v: %w", max(1, cfg.Burst), cfg.Every, err)
+		panic(fmt.Sprintf("observe: NewLogger: %d lines together, and one every %v: %v", max(1, cfg.Burst), cfg.Every, err))
 	}
-	return l.observe, nil
+	return l.observe
 }
 
 // waitOf says what a call is about to wait for, and until when, in the words of sluice.Stats.Why.

@@ -57,11 +57,7 @@ func (p *page) want(t *testing.T, lines ...string) {
 func newLog(t *testing.T, least slog.Level, cfg observe.LoggerConfig) (sluice.Observer, *page) {
 	t.Helper()
 	p := &page{least: least}
-	l, err := observe.NewLogger(slog.New(p), cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return l, p
+	return observe.NewLogger(slog.New(p), cfg), p
 }
 
 func TestNewLogger_Lines(t *testing.T) {
@@ -196,16 +192,21 @@ func TestNewLogger_Config(t *testing.T) {
 		{Every: 1},
 		{Every: 365 * 24 * time.Hour, Burst: 150},
 	} {
-		if l, err := observe.NewLogger(slog.Default(), cfg); err == nil || l != nil || !strings.HasPrefix(err.Error(), "observe: ") {
-			t.Errorf("%+v: %v", cfg, err)
-		}
+		func() {
+			defer func() {
+				if text, _ := recover().(string); !strings.HasPrefix(text, "observe: NewLogger: ") {
+					t.Errorf("%+v: panic %q", cfg, text)
+				}
+			}()
+			observe.NewLogger(slog.Default(), cfg)
+		}()
 	}
 	defer func() {
 		if r := recover(); r != "observe: NewLogger(nil)" {
 			t.Errorf("recovered %v", r)
 		}
 	}()
-	observe.NewLogger(nil, observe.LoggerConfig{})
+	observe.NewLogger(nil)
 }
 
 // A gate for each of a million hosts does not make a million lines in memory.

@@ -71,10 +71,13 @@ type Weighted struct {
 	// With the queue that makes 320 bytes: those are aligned to lines of the cache.
 }
 
-// NewWeighted returns a semaphore with limit permits, all of them free. A
+// NewWeighted is [New], under the name that it has in golang.org/x/sync/semaphore.
+func NewWeighted(limit int64) *Weighted { return New(limit) }
+
+// New returns a semaphore with limit permits, all of them free. A
 // limit of 0 is valid: until it is raised only requests for 0 succeed.
 // It panics if limit < 0.
-func NewWeighted(limit int64) *Weighted {
+func New(limit int64) *Weighted {
 	if limit < 0 {
 		panic(fmt.Sprintf("semaphore: negative limit %d", limit))
 	}

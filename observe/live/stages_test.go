@@ -58,7 +58,7 @@ func (l *log) has(text string) bool {
 // gate adds a gate whose events are logged.
 func (s *stage) gate(cfg sluice.Config) *sluice.Gate {
 	s.t.Helper()
-	cfg.Observer = limits.Must(observe.NewLogger(slog.New(&s.log), observe.LoggerConfig{Every: -1}))
+	cfg.Observer = observe.NewLogger(slog.New(&s.log), observe.LoggerConfig{Every: -1})
 	g := mustGate(s.t, cfg)
 	s.gates = append(s.gates, g)
 	return g

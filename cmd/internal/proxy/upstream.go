@@ -45,11 +45,7 @@ func newUpstream(want wanted, o *options, m *memory) (*upstream, error) {
 	cfg.Retry.MaxServerWait = max(cfg.Retry.MaxServerWait, longestServerWait)
 	gate.Observer = noteCause
 	if o.log != nil {
-		lines, err := observe.NewLogger(o.log, observe.LoggerConfig{})
-		if err != nil {
-			return nil, err
-		}
-		gate.Observer = observe.All(noteCause, lines)
+		gate.Observer = observe.All(noteCause, observe.NewLogger(o.log))
 	}
 	if cfg.Cost == nil {
 		cfg.NewGate = func(name string) (*sluice.Gate, error) { return m.newGate(name, gate) }
