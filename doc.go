@@ -47,5 +47,5 @@
 //
 // Read on: docs/concepts.md defines the words and draws each kind of limit; docs/recipes.md
 // has the settings for common clients; docs/adaptive.md says how a gate finds a limit; docs/bad-input.md has what each package does with
-// each mistake. README.md lists what is guaranteed.
+// each mistake. docs/guarantees.md lists what is guaranteed.
 package sluice

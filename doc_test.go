@@ -342,21 +342,27 @@ func parseSources(t *testing.T, sources ...string) []*ast.File {
 // copied are numbers that documents have from the results: a pattern of the document and one of
 // the results, with the same numbers in parentheses.
 var copied = []struct{ document, has, results, say string }{
-	{"README.md", rowOf("a gate with `Adaptive.Search`"), goodputResults, strategyOf("sluice-adaptive")},
-	{"README.md", rowOf("a gate, no configuration"), goodputResults, strategyOf("sluice-zero")},
-	{"README.md", rowOf("`sluicehttp`, no configuration"), goodputResults, strategyOf("sluicehttp")},
-	{"README.md", rowOf("a gate with the rate"), goodputResults, strategyOf("sluice-told")},
-	{"README.md", rowOf("x/time/rate, with backoff"), goodputResults, strategyOf("xtime-told")},
-	{"README.md", rowOf("aws-sdk-go-v2, adaptive retry mode"), goodputResults, strategyOf("aws-adaptive")},
-	{"README.md", rowOf("concurrency-limits (Vegas), with backoff"), goodputResults, strategyOf("vegas")},
-	{"README.md", rowOf("failsafe-go's adaptive limiter, with backoff"), goodputResults, strategyOf("failsafe-adaptive")},
-	{"README.md", rowOf("exponential backoff with full jitter"), goodputResults, strategyOf("backoff")},
-	{"README.md", rowOf("hashicorp/go-retryablehttp"), goodputResults, strategyOf("retryablehttp")},
-	{"README.md", `the rule of such a gate scores ([\d.]+) and a pacer that is told the rate ([\d.]+)\.`,
+	{"docs/measurements.md", rowOf("a gate with `Adaptive.Search`"), goodputResults, strategyOf("sluice-adaptive")},
+	{"docs/measurements.md", rowOf("a gate, no configuration"), goodputResults, strategyOf("sluice-zero")},
+	{"docs/measurements.md", rowOf("`sluicehttp`, no configuration"), goodputResults, strategyOf("sluicehttp")},
+	{"docs/measurements.md", rowOf("a gate with the rate"), goodputResults, strategyOf("sluice-told")},
+	{"docs/measurements.md", rowOf("x/time/rate, with backoff"), goodputResults, strategyOf("xtime-told")},
+	{"docs/measurements.md", rowOf("aws-sdk-go-v2, adaptive retry mode"), goodputResults, strategyOf("aws-adaptive")},
+	{"docs/measurements.md", rowOf("concurrency-limits (Vegas), with backoff"), goodputResults, strategyOf("vegas")},
+	{"docs/measurements.md", rowOf("failsafe-go's adaptive limiter, with backoff"), goodputResults, strategyOf("failsafe-adaptive")},
+	{"docs/measurements.md", rowOf("exponential backoff with full jitter"), goodputResults, strategyOf("backoff")},
+	{"docs/measurements.md", rowOf("hashicorp/go-retryablehttp"), goodputResults, strategyOf("retryablehttp")},
+	{"docs/measurements.md", `the adaptive algorithm scores ([\d.]+) and a pacer with the true rate ([\d.]+)\.`,
 		"bench/league/README.md", `\| mean score \| [\d.]+ \| ([\d.]+) \| ([\d.]+) \|`},
-	{"README.md", `with x/time/rate \(burst 1\) it gets ([\d.]+) %`, goodputResults, `\| 1 \| 5000 \| xtime \| ([\d.]+) %`},
-	{"README.md", `one caller at 1,000 per second gets ([\d.]+) %`, goodputResults, `\| busy: 1 caller, 1,000/s \| sluice \| ([\d.]+) %`},
-	{"README.md", `with x/time/rate ([\d.]+) %`, goodputResults, `\| busy: 1 caller, 1,000/s \| xtime \| ([\d.]+) %`},
+	{"docs/measurements.md", `with x/time/rate \(burst 1\) it gets ([\d.]+) %`, goodputResults, `\| 1 \| 5000 \| xtime \| ([\d.]+) %`},
+	{"docs/measurements.md", `one caller at 1,000 per second gets ([\d.]+) %`, goodputResults, `\| busy: 1 caller, 1,000/s \| sluice \| ([\d.]+) %`},
+	{"docs/measurements.md", `with x/time/rate ([\d.]+) %`, goodputResults, `\| busy: 1 caller, 1,000/s \| xtime \| ([\d.]+) %`},
+	{"README.md", scenario("mean of 22"), goodputResults, scores(`\*\*mean\*\*`, "xtime-told")},
+	{"README.md", scenario("the limit changes"), goodputResults, scores("steps", "aws-adaptive")},
+	{"README.md", scenario("the server is overloaded"), goodputResults, scores("overload", "failsafe-adaptive")},
+	{"README.md", scenario("429s cost a ban"), goodputResults, scores("penalty", "xtime-told")},
+	{"README.md", scenario("random 429s"), goodputResults, scores("alarmist", "xtime-told")},
+	{"README.md", scenario("the server queues calls"), goodputResults, scores("queue", "vegas")},
 	{"docs/adaptive.md", "([\\d.]+) instead of ([\\d.]+) in `steps`", goodputResults, worldOf("steps")},
 	{"docs/adaptive.md", "([\\d.]+) instead of ([\\d.]+) in `overload`", goodputResults, worldOf("overload")},
 	{"docs/adaptive.md", "([\\d.]+) instead of ([\\d.]+) in `slow`", goodputResults, worldOf("slow")},
@@ -364,9 +370,33 @@ var copied = []struct{ document, has, results, say string }{
 
 const goodputResults = "bench/results/README.md"
 
-// rowOf returns the pattern of a row of the README: mean score, worst world.
+// rowOf returns the pattern of a row of docs/measurements.md: mean score, worst scenario.
 func rowOf(client string) string {
 	return `\| ` + regexp.QuoteMeta(client) + ` \| (?:yes|no) \| ([\d.]+) \| ([\d.]+) \|`
+}
+
+// scenario returns the pattern of a row of the README: a gate without a rate, one with it, and the
+// best other client.
+func scenario(name string) string {
+	return `\| ` + regexp.QuoteMeta(name) + ` \| ([\d.]+) \| ([\d.]+) \| ([\d.]+), `
+}
+
+// strategies are the columns of the scores.
+var strategies = strings.Fields("naive backoff retryablehttp autothrottle vegas gradient2 failsafe-adaptive aws-adaptive " +
+	"xtime-half xtime-double xtime-told sluice-adaptive sluice-zero sluice-told sluicehttp-told sluicehttp")
+
+// scores returns the pattern of the same scores in the results.
+func scores(world, rival string) string {
+	picked := map[string]string{rival: "rival", "sluice-zero": "zero", "sluice-told": "told"}
+	pattern := `(?s)### Score\n.*?\n\|` + world + `\|`
+	for _, s := range strategies {
+		number := `[\d.]+`
+		if name := picked[s]; name != "" {
+			number = `(?P<` + name + `>[\d.]+)`
+		}
+		pattern += number + `\|`
+	}
+	return pattern
 }
 
 // strategyOf returns the pattern of the same numbers in the results.
@@ -405,5 +435,9 @@ func numbersOf(t *testing.T, file, pattern string) []string {
 		t.Errorf("%s has %d times %s", file, len(found), pattern)
 		return nil
 	}
-	return found[0][1:]
+	numbers := found[0][1:]
+	if i := regexp.MustCompile(pattern).SubexpIndex("rival"); i == 1 { // which comes last in the README
+		numbers = append(numbers[1:], numbers[0])
+	}
+	return numbers
 }

@@ -34,7 +34,6 @@ func main() {
 	}
 }
 
-// begin download
 func downloadAll(ctx context.Context, urls []string) error {
 	transport, err := sluicehttp.New(nil, sluicehttp.Config{Gate: sluice.Config{
 		Concurrency: 8,                                        // in flight, for each host
@@ -68,5 +67,3 @@ func download(ctx context.Context, client *http.Client, url string) error {
 	fmt.Printf("%10d bytes  %s\n", n, url)
 	return err
 }
-
-// end download

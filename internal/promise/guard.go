@@ -13,7 +13,7 @@ import (
 
 // Table checks the table itself, in the repository at root: that every cell is run
 // somewhere or has a reason, that the modules it names run their cells, that
-// README.md and the table make the same promises, and that each further promise in the
+// docs/guarantees.md and the table make the same promises, and that each further promise in the
 // README.md of sluicegrpc and sluiceredis names existing tests.
 func Table(t *testing.T, root string) {
 	t.Helper()
@@ -110,7 +110,7 @@ func moduleMistakes(repository fs.FS, module string) (wrong []string) {
 
 // readmeMistakes compares the list under "What is guaranteed" with the promises.
 func readmeMistakes(repository fs.FS, promises []Promise) (wrong []string) {
-	text, err := fs.ReadFile(repository, "README.md")
+	text, err := fs.ReadFile(repository, "docs/guarantees.md")
 	if err != nil {
 		return []string{err.Error()}
 	}
@@ -120,16 +120,16 @@ func readmeMistakes(repository fs.FS, promises []Promise) (wrong []string) {
 	for _, p := range promises {
 		i := slices.IndexFunc(bullets, func(b string) bool { return strings.HasPrefix(b, "**"+p.Says+"** ") })
 		if i < 0 {
-			wrong = append(wrong, fmt.Sprintf("README.md does not promise %q, which %s checks", p.Says, p.Name))
+			wrong = append(wrong, fmt.Sprintf("docs/guarantees.md does not promise %q, which %s checks", p.Says, p.Name))
 			continue
 		}
 		if !strings.Contains(bullets[i], "(`TestPromise/"+p.Name+"`)") {
-			wrong = append(wrong, fmt.Sprintf("README.md does not say that %q is checked by `TestPromise/%s`", p.Says, p.Name))
+			wrong = append(wrong, fmt.Sprintf("docs/guarantees.md does not say that %q is checked by `TestPromise/%s`", p.Says, p.Name))
 		}
 		bullets = slices.Delete(bullets, i, i+1)
 	}
 	for _, b := range bullets {
-		wrong = append(wrong, fmt.Sprintf("README.md promises something that no test checks: %s", b))
+		wrong = append(wrong, fmt.Sprintf("docs/guarantees.md promises something that no test checks: %s", b))
 	}
 	return wrong
 }

@@ -121,7 +121,7 @@ func firstCome(c *check) {
 
 // trueToRate lets calls start as fast as they may, from a queue and one after the
 // other. The kth leaves k intervals after the first, and no window has more calls than
-// the bound in README.md allows.
+// the bound in docs/guarantees.md allows.
 func trueToRate(c *check) {
 	const calls = 25
 	c.scene("from a queue", Limits{Interval: c.unit}, func(x *crowd) {

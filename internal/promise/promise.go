@@ -1,4 +1,4 @@
-// Package promise checks that the promises of README.md hold with every feature that
+// Package promise checks that the promises of docs/guarantees.md hold with every feature that
 // a call can meet.
 //
 // It is one table. A row is a [Promise], with a check that reports violations. A
@@ -15,7 +15,7 @@
 // runs all of them, as TestPromise/promise/feature. A module fails if it has no setup
 // for a column that the table assigns to it, or a setup for one that the table does not
 // assign to it. [Table] fails if a column is assigned to no module, if a module of the
-// table does not call Run, or if README.md does not name the tests of its promises.
+// table does not call Run, or if docs/guarantees.md does not name the tests of its promises.
 //
 // Most cells run in a testing/synctest bubble and compare exact times. On the
 // real clock the same checks assert only properties that hold on a slow machine as well: the order,
@@ -38,7 +38,7 @@ type Promise struct {
 	// Name is the name of the test.
 	Name string
 
-	// Says is the beginning of its paragraph in README.md.
+	// Says is the beginning of its paragraph in docs/guarantees.md.
 	Says string
 
 	check func(c *check)

@@ -92,9 +92,9 @@ func TestMistakesInTheTableAreFound(t *testing.T) {
 	check := func(*check) {}
 	promises := []Promise{{"a", "An a.", check}, {"b", "A b.", check}}
 	good := fstest.MapFS{
-		"README.md":   {Data: []byte("# x\n\n## What is guaranteed\n\n- **An a.** Text. (`TestPromise/a`)\n- **A b.** (`TestPromise/b`)\n\n## Else\n\n- no\n")},
-		"p_test.go":   {Data: []byte("func TestPromise(t *testing.T) {\n\tpromise.Run(t, \".\", nil)\n}")},
-		"m/p_test.go": {Data: []byte("func TestPromise(t *testing.T) {\n\tpromise.Run(t, \"m\", nil)\n}")},
+		"docs/guarantees.md": {Data: []byte("# x\n\n## What is guaranteed\n\n- **An a.** Text. (`TestPromise/a`)\n- **A b.** (`TestPromise/b`)\n\n## Else\n\n- no\n")},
+		"p_test.go":          {Data: []byte("func TestPromise(t *testing.T) {\n\tpromise.Run(t, \".\", nil)\n}")},
+		"m/p_test.go":        {Data: []byte("func TestPromise(t *testing.T) {\n\tpromise.Run(t, \"m\", nil)\n}")},
 
 		"sluiceredis/README.md":            {Data: []byte("# x\n\n## What is promised\n\nText.\n\n- **C.** (`TestC`)\n\n## Else\n\n- no\n")},
 		"sluiceredis/internal/c/c_test.go": {Data: []byte("package x\n\nfunc TestC(t *testing.T) {}\n")},
@@ -129,12 +129,12 @@ func TestMistakesInTheTableAreFound(t *testing.T) {
 			delete(files, "m/p_test.go")
 			return p, f
 		}, `no test in m calls promise.Run for "m"`},
-		"a promise that README.md does not make": {func(files fstest.MapFS, p []Promise, f []Feature) ([]Promise, []Feature) {
+		"a promise that docs/guarantees.md does not make": {func(files fstest.MapFS, p []Promise, f []Feature) ([]Promise, []Feature) {
 			return append(p, Promise{"c", "A c.", check}), f
-		}, `README.md does not promise "A c."`},
+		}, `docs/guarantees.md does not promise "A c."`},
 		"a promise that no test checks": {func(files fstest.MapFS, p []Promise, f []Feature) ([]Promise, []Feature) {
 			return p[:1], f
-		}, "README.md promises something that no test checks: **A b.**"},
+		}, "docs/guarantees.md promises something that no test checks: **A b.**"},
 		"a promise that does not name its test": {func(files fstest.MapFS, p []Promise, f []Feature) ([]Promise, []Feature) {
 			p[0].Name = "b"
 			return p[:1], f

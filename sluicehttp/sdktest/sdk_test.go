@@ -49,6 +49,7 @@ type tally struct {
 	ok, requests, refused int
 	took                  time.Duration
 	why                   map[string]int // of those that failed
+	record                sluicetest.Record
 }
 
 // String returns one line.
@@ -115,7 +116,7 @@ func (j job) run(t *testing.T, name string) (y tally) {
 		close(work)
 		wg.Wait()
 		r := srv.Record()
-		y.took, y.requests, y.refused = time.Since(began), len(r.Requests), r.Refused()
+		y.took, y.requests, y.refused, y.record = time.Since(began), len(r.Requests), r.Refused(), r
 	})
 	t.Logf("%-44s %v", name, y)
 	for why, n := range y.why {
