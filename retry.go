@@ -44,8 +44,8 @@ type RetryPolicy struct {
 	MaxServerWait time.Duration
 
 	// AttemptTimeout limits each attempt: its context ends then, and it may be
-	// retried. 0 or less means no limit; in package sluicehttp 0 means 10 min until the
-	// header of the response, and only negative none.
+	// retried. 0 or less means no limit (in package sluicehttp 0 means 10 min until the
+	// header of the response).
 	AttemptTimeout time.Duration
 
 	// Retryable, if set, reports whether an error is worth another attempt. It is not

@@ -32,7 +32,7 @@ var ErrAside = errors.New("batch: its group is set aside")
 // probe is due is as good as one.
 type Aside struct {
 	// After is a number of attempts. One has failed when it has ended, and its item has
-	// failed or will be retried. 0 means 12, and a negative number means that no
+	// failed or will be retried. 0 means 12, negative that no
 	// group is ever set aside.
 	After int
 

@@ -14,14 +14,14 @@ type Halt struct {
 	// counted, but not retried.
 	Now bool
 
-	Fails     int64 // items that failed
-	Successes int64 // items that are ok
+	Fails     int64 // items that failed; 0 means no such condition
+	Successes int64 // items that are ok; 0 means no such condition
 
 	// FailPercent is the share of failed items among those that are ok or
-	// failed, at most 100. It applies once there are AtLeast of them; 0 means
-	// 10.
+	// failed, at most 100. It applies once there are AtLeast of them. 0 means no such
+	// condition.
 	FailPercent float64
-	AtLeast     int64
+	AtLeast     int64 // 0 means 10
 }
 
 // atLeast is the default of AtLeast: a first item that fails is 100 %.

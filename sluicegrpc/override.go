@@ -22,7 +22,7 @@ type Overrides struct {
 	NoRetry bool
 
 	// AttemptTimeout replaces the one of Config.Retry, such as for a stream whose first
-	// message takes long. Negative means no timeout.
+	// message takes long. 0 means no other one, negative no timeout.
 	AttemptTimeout time.Duration
 }
 

@@ -16,10 +16,12 @@ import (
 // Config configures a [Transport]. The zero Config retries and obeys servers, without a rate
 // or limit of its own.
 type Config struct {
-	// Rate and Concurrency limit the requests of each key: how often they start, and how many
-	// are in flight. 0 means no limit. They are short for the fields of Gate, which has more
-	// settings; set each in one place.
-	Rate        sluice.Rate
+	// Rate is how often requests of each key may start, and Concurrency how many may be in
+	// flight. They are short for the fields of Gate, which has more settings; set each in one
+	// place. The zero Rate means no limit.
+	Rate sluice.Rate
+
+	// Concurrency is described above. 0 means no limit.
 	Concurrency int64
 
 	// Gate configures the gate of each key; its Name is the key. Each key has its own
@@ -133,7 +135,7 @@ type Published struct {
 
 	// Spread sends what remains of a limit evenly until its reset, but not faster
 	// than the configured rate. It applies when less than this share of the limit
-	// remains: 0.1 means the last tenth, 1 always, 0 never. A limit whose maximum is
+	// remains: 0.1 means the last tenth, 1 always; 0 means never. A limit whose maximum is
 	// unknown is spread only by 1. Limits of other units than requests are spread
 	// only with a Cost.
 	//
@@ -146,7 +148,7 @@ type Published struct {
 
 	// Reserve is the share of each limit that is left to others, such as another program
 	// with the same account: 0.1 means that the last tenth is not used. It must be less
-	// than 1. A limit whose maximum is unknown has no reserve.
+	// than 1; 0 means that nothing is. A limit whose maximum is unknown has no reserve.
 	Reserve float64
 }
 

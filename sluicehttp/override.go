@@ -25,7 +25,7 @@ type Overrides struct {
 	// NoRetry means that the request is never retried.
 	NoRetry bool
 
-	// AttemptTimeout replaces that of Config.Retry. 0 leaves it, negative means no timeout.
+	// AttemptTimeout replaces the one of Config.Retry. 0 means no other one, negative no timeout.
 	AttemptTimeout time.Duration
 
 	// ReleaseAtHeaders is Config.ReleaseAtHeaders for this request, such as one for

@@ -18,7 +18,7 @@ type FixedConfig struct {
 	Aligned bool
 
 	// Offset moves aligned windows. With −2 hours a day begins at midnight of
-	// UTC+2; with 4 days a Window of 168 hours begins on Mondays.
+	// UTC+2; with 4 days a Window of 168 hours begins on Mondays. 0 means no offset.
 	Offset time.Duration
 }
 
