@@ -742,7 +742,7 @@ func TestTransport_RetryBudget_PerKey(t *testing.T) {
 // A retry loop above a transport, such as resty's, sends a request four times, 2 s apart. A server
 // that throttles it for ever holds it for MaxServerWait in all and not for each request: from then
 // on the gate asks now and then, and other requests fail immediately. A gate that does not learn
-// knows of no such time: there MaxElapsed bounds each request, as doc.go says.
+// knows of no such time: there MaxElapsed bounds each request, as docs/http.md says.
 func TestRetry_LoopAbove(t *testing.T) {
 	for _, c := range []struct {
 		name     string

@@ -80,7 +80,7 @@ type Config struct {
 	// Cost, if set, returns what a request will take of limits that count more than
 	// calls, such as {"tokens": 1200, "input": 200, "output": 1000}. Each amount is
 	// taken from the Gate.Limits with that Unit and from the limits that the server
-	// publishes, see "Costs". The amount of sluice.Cost is the n of the call, unless
+	// publishes, see docs/http.md. The amount of sluice.Cost is the n of the call, unless
 	// Overrides.Cost is set.
 	//
 	// It gets up to 1 MiB of the body if that can be read again: by GetBody, or
@@ -120,14 +120,14 @@ type Config struct {
 	Headers ratelimit.Options
 
 	// Inspect, if set, reads limits that are not in the header of a response, for
-	// APIs that are not recognized without it, see "What servers say". It has the
+	// APIs that are not recognized without it, see docs/http.md. It has the
 	// last word: it sees what was recognized and may change it.
 	Inspect Inspector
 }
 
 // Published is how a Transport uses the limits that servers publish in headers. The zero
 // Published is on: requests stop before a limit is exceeded, until it says that there is
-// more, as far as the header proves true; see "How far headers are believed".
+// more, as far as the header proves true; see docs/http.md.
 type Published struct {
 	// Off means that a limit of which nothing remains holds up no requests. The rate and
 	// the concurrency are those of the Config, and what a throttle says is obeyed.

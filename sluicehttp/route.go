@@ -27,9 +27,9 @@ const (
 //
 //	https://api.example.com GET /v1/customers/{}
 //
-// Without a Key the transport finds out by itself which limits are those of one route, see "Whose limit
-// is it?". ByRoute is for those who know: nothing that one route is told holds up another, from the
-// first refusal on, and nothing bounds all routes together but a Parent. The number of gates is
+// Without a Key the transport finds out which limits are those of one route, see
+// docs/http.md. ByRoute is for those who know: a wait of one route does not delay another one, from
+// the first on, and only a Parent limits all routes together. The number of gates is
 // that of the routes; Config.Keys bounds it.
 func ByRoute(req *http.Request) string {
 	return destination(req).String() + " " + routeName(req)
