@@ -26,7 +26,7 @@
 //
 // # Retries
 //
-// Requests are retried after network errors and the statuses 408, 425, 429, 5xx except 501, and a
+// Requests are retried after network errors and the statuses 408, 425, 429, 500, 502 to 504, and a
 // few others. A request that is not idempotent is retried only if the server has not processed
 // it: it was throttled, or not sent. GET, HEAD, OPTIONS, TRACE, PUT and DELETE are idempotent, as
 // are requests with an Idempotency-Key and those for which Config.Idempotent says so. If there is
