@@ -1,0 +1,59 @@
+package sluice_test
+
+import (
+	"go/doc"
+	"go/parser"
+	"go/token"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// TestDocSizes: the entry is short, and stays so.
+func TestDocSizes(t *testing.T) {
+	readme, err := os.ReadFile("README.md")
+	if err != nil {
+		t.Skip("not a checkout")
+	}
+	fence := regexp.MustCompile("(?s)```.*?```")
+	first, _, _ := strings.Cut(fence.ReplaceAllString(string(readme), ""), "\n## ")
+	concepts, err := os.ReadFile("docs/concepts.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, glossary, _ := strings.Cut(string(concepts), "\n## Glossary\n")
+	glossary, _, _ = strings.Cut(glossary, "\nThe verbs:")
+	for what, n := range map[string][2]int{
+		"words of README.md":                 {len(strings.Fields(string(readme))), 700},
+		"words of its first screen":          {len(strings.Fields(first)), 150},
+		"rows of the glossary, and a head":   {strings.Count(glossary, "\n| "), 2 + 35},
+		"words of docs/adaptive.md":          {wordsOf(t, "docs/adaptive.md"), 1400},
+		"words of the comment of sluice":     {commentOf(t, "."), 400},
+		"words of the comment of http":       {commentOf(t, "sluicehttp"), 400},
+		"words of the comment of grpc":       {commentOf(t, "sluicegrpc"), 405},
+		"words of the comment of sluicetest": {commentOf(t, "sluicetest"), 400},
+	} {
+		if n[0] > n[1] {
+			t.Errorf("%s: %d, at most %d are allowed", what, n[0], n[1])
+		}
+	}
+}
+
+func wordsOf(t *testing.T, name string) int {
+	text, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return len(strings.Fields(string(text)))
+}
+
+// commentOf returns the number of words of a package comment.
+func commentOf(t *testing.T, dir string) int {
+	file, err := parser.ParseFile(token.NewFileSet(), filepath.Join(dir, "doc.go"), nil, parser.ParseComments|parser.PackageClauseOnly)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return len(strings.Fields(string(new(doc.Package).Text(file.Doc.Text()))))
+}
