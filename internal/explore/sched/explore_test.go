@@ -1,0 +1,175 @@
+package sched_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/sluice-go/sluice/internal/explore/sched"
+	"github.com/sluice-go/sluice/internal/explore/sched/atomic"
+	"github.com/sluice-go/sluice/internal/explore/sched/sync"
+	clock "github.com/sluice-go/sluice/internal/explore/sched/time"
+)
+
+// all is a search that partial-order reduction bounds.
+var all = sched.Search{Preemptions: -1}
+
+// Two goroutines that each perform two operations on one variable have 6 interleavings, and as
+// they all depend on each other each of these is run.
+func TestExplore_CountsInterleavings(t *testing.T) {
+	order := map[string]bool{}
+	r := sched.Explore(all, func(w *sched.World) {
+		var v atomic.Int64
+		var seen strings.Builder
+		for _, name := range []string{"a", "b"} {
+			w.Go(name, func() {
+				v.Add(1)
+				seen.WriteString(name)
+				v.Add(1)
+				seen.WriteString(name)
+			})
+		}
+		w.After(func() { order[seen.String()] = true })
+	})
+	if !r.Complete || len(order) != 6 || r.Executions-r.Pruned != 6 {
+		t.Errorf("%v, %v; want 6 executions", r, order)
+	}
+}
+
+// If each goroutine has its own variable, one execution is enough.
+func TestExplore_LeavesOutWhatCommutes(t *testing.T) {
+	r := sched.Explore(all, func(w *sched.World) {
+		for _, name := range []string{"a", "b", "c"} {
+			var v atomic.Int64
+			w.Go(name, func() { v.Add(1); v.Add(1) })
+		}
+	})
+	if !r.Complete || r.Executions != 1 {
+		t.Errorf("%v; want 1", r)
+	}
+}
+
+// The two ways to search agree on what can happen: the sums of three goroutines that add to a variable
+// by a load and a store.
+func TestExplore_TheSearchesAgree(t *testing.T) {
+	sums := func(s sched.Search) map[int64]bool {
+		got := map[int64]bool{}
+		r := sched.Explore(s, func(w *sched.World) {
+			var v atomic.Int64
+			for _, name := range []string{"a", "b", "c"} {
+				w.Go(name, func() {
+					v.Store(v.Load() + 1)
+				})
+			}
+			w.After(func() { got[v.Load()] = true })
+		})
+		if !r.Complete || r.Failure != "" {
+			t.Errorf("%v, %s", r, r.Failure)
+		}
+		return got
+	}
+	reduced, bounded := sums(all), sums(sched.Search{Preemptions: 6})
+	for n := int64(1); n <= 3; n++ {
+		if !reduced[n] || !bounded[n] {
+			t.Errorf("%d: reduced %v, bounded %v", n, reduced[n], bounded[n])
+		}
+	}
+	if len(reduced) != 3 || len(bounded) != 3 {
+		t.Errorf("reduced %v, bounded %v", reduced, bounded)
+	}
+	if one := sums(sched.Search{Preemptions: 0}); len(one) != 1 || !one[3] {
+		t.Errorf("without preemptions %v; want 3", one)
+	}
+}
+
+// Mistakes of the textbook are found, with either search.
+func TestExplore_Finds(t *testing.T) {
+	for _, c := range []struct {
+		name, want string
+		scene      func(w *sched.World)
+	}{
+		{"deadlock", "for ever asleep: a, b", func(w *sched.World) {
+			var x, y sync.Mutex
+			w.Go("a", func() { x.Lock(); y.Lock(); y.Unlock(); x.Unlock() })
+			w.Go("b", func() { y.Lock(); x.Lock(); x.Unlock(); y.Unlock() })
+		}},
+		{"lost update", "1", func(w *sched.World) {
+			var v atomic.Int64
+			for range 2 {
+				w.Go("add", func() { v.Store(v.Load() + 1) })
+			}
+			w.After(func() {
+				if v.Load() != 2 {
+					w.Fail("%d", v.Load())
+				}
+			})
+		}},
+		{"lost wake-up", "for ever asleep: waits", func(w *sched.World) {
+			var ready atomic.Bool
+			var asleep atomic.Bool
+			wake := make(chan struct{}, 1)
+			w.Go("waits", func() {
+				if !ready.Load() {
+					asleep.Store(true)
+					sched.Recv(wake)
+				}
+			})
+			w.Go("wakes", func() {
+				if ready.Store(true); asleep.Load() {
+					sched.Send(wake, struct{}{})
+				}
+			})
+		}},
+		{"a select that takes the other", "late", func(w *sched.World) {
+			a, b := make(chan int, 1), make(chan int, 1)
+			w.Go("sends", func() { sched.Send(a, 1); sched.Send(b, 2) })
+			w.Go("selects", func() {
+				if sched.Select(false, sched.CanRecv(a), sched.CanRecv(b)) == 1 {
+					w.Fail("late")
+				}
+			})
+		}},
+		{"a panic", "panics panicked: oops", func(w *sched.World) {
+			w.Go("panics", func() { panic("oops") })
+		}},
+	} {
+		for _, s := range []sched.Search{all, {Preemptions: 2}} {
+			r := sched.Explore(s, c.scene)
+			if got, _, _ := strings.Cut(r.Failure, "\n"); got != c.want {
+				t.Errorf("%s: %q, want %q; %v", c.name, got, c.want, r)
+			}
+			if len(r.Trace) == 0 && c.name != "a panic" {
+				t.Errorf("%s: no trace", c.name)
+			}
+		}
+	}
+}
+
+// Time passes when no goroutine can go on, and then by as much as the next timer needs.
+func TestExplore_Time(t *testing.T) {
+	r := sched.Explore(all, func(w *sched.World) {
+		began := clock.Now()
+		var order []string
+		for _, d := range []time.Duration{2 * time.Hour, time.Hour} {
+			w.Go(d.String(), func() {
+				sched.Recv(clock.NewTimer(d).C)
+				if got := clock.Since(began); got != d {
+					w.Fail("%v after %v", got, d)
+				}
+				order = append(order, d.String())
+			})
+		}
+		stopped := clock.AfterFunc(time.Minute, func() { w.Fail("a timer that was stopped") })
+		if !stopped.Stop() {
+			w.Fail("Stop reports false")
+		}
+		w.After(func() {
+			if strings.Join(order, " ") != "1h0m0s 2h0m0s" {
+				w.Fail("%v", order)
+			}
+		})
+	})
+	if !r.Complete || r.Failure != "" {
+		t.Errorf("%v, %s", r, r.Failure)
+	}
+}
