@@ -15,6 +15,7 @@ require (
 	github.com/redis/rueidis v1.0.79
 	github.com/sethvargo/go-limiter v1.1.0
 	github.com/sluice-go/sluice v0.0.0
+	github.com/sluice-go/sluice/batch v0.0.0
 	github.com/sluice-go/sluice/observe/live v0.0.0
 	github.com/sluice-go/sluice/sluiceredis v0.0.0
 	github.com/sluice-go/sluice/sluiceredis/rueidisclient v0.0.0
@@ -68,6 +69,7 @@ require (
 
 replace (
 	github.com/sluice-go/sluice => ../
+	github.com/sluice-go/sluice/batch => ../batch
 	github.com/sluice-go/sluice/observe/live => ../observe/live
 	github.com/sluice-go/sluice/sluiceredis => ../sluiceredis
 	github.com/sluice-go/sluice/sluiceredis/rueidisclient => ../sluiceredis/rueidisclient
