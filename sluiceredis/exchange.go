@@ -62,6 +62,11 @@ func (s *Store) Exchange(ctx context.Context, group string, r peers.Report) (pee
 	if len(reply) < 8 {
 		return peers.Reply{}, expect(exchange, reply, 8)
 	}
+	for _, n := range []int64{reply[1], reply[2], reply[3], reply[6]} {
+		if n < 0 || n > 1<<53 { // a gate would believe it
+			return peers.Reply{}, fmt.Errorf("sluiceredis: exchange of group %q: the server replied an impossible number, %d", group, n)
+		}
+	}
 	got := peers.Reply{
 		Peers: reply[1], Part: reply[2], Due: reply[3], Granted: reply[4],
 		Stamp: reply[5], Age: time.Duration(reply[6]) * time.Microsecond,

@@ -9,7 +9,7 @@ import (
 	"github.com/sluice-go/sluice/internal/explore/overlay"
 )
 
-// A sample of what .ci/full does: each seeded mistake is found, except those that need thousands of
+// A sample of what .ci/full does: each seeded bug is found, except those that need thousands of
 // executions, and without one all interleavings of some scenes pass. What is not among these
 // takes minutes.
 func TestExplore_Sample(t *testing.T) {

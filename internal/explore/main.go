@@ -5,7 +5,7 @@
 //	go run ./internal/explore                      # all scenes, each up to its own bound
 //	go run ./internal/explore -more 1              # one more preemption: hours
 //	go run ./internal/explore -scenes parent-3     # one scene
-//	go run ./internal/explore -seeds               # each seeded mistake is found
+//	go run ./internal/explore -seeds               # each seeded bug is found
 package main
 
 import (

@@ -23,7 +23,7 @@ func init() {
 `,
 }
 
-// seeds are mistakes, each of which is found. The first two are those that the code once had.
+// seeds are bugs, each of which is found. The first two are those that the code once had.
 var seeds = []overlay.Seed{
 	{
 		Name: "parent-kept", Scene: "parent-3", About: "a call of a gate with a parent ends and keeps the parent's permit",

@@ -1,4 +1,4 @@
-// Package overlay rewrites Go packages for package sched, and puts seeded mistakes into them. The
+// Package overlay rewrites Go packages for package sched, and puts seeded bugs into them. The
 // files in the tree stay as they are: "go build -overlay" reads the rewritten ones in their place.
 package overlay
 
@@ -24,7 +24,7 @@ var replaced = map[string]string{
 	"sync": "/sync", "sync/atomic": "/atomic", "time": "/time", "context": "/context", "runtime": "/runtime",
 }
 
-// A Seed is a mistake: in File, relative to the root, New stands for Old while it is switched on. It
+// A Seed is a bug: in File, relative to the root, New stands for Old while it is switched on. It
 // is found in Scene.
 type Seed struct {
 	Name, Scene, About, File, Old, New string

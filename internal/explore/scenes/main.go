@@ -17,7 +17,7 @@ func main() {
 	var more, most int
 	var budget time.Duration
 	flag.StringVar(&names, "scenes", "", "only these")
-	flag.StringVar(&seeds, "seeds", "", "switch on one mistake after the other, each given as name:scene, and find it there")
+	flag.StringVar(&seeds, "seeds", "", "switch on one bug after the other, each given as name:scene, and find it there")
 	flag.IntVar(&more, "more", 0, "by how many preemptions to raise the bound of each scene")
 	flag.IntVar(&most, "most", 0, "most executions of a scene, 0: all")
 	flag.DurationVar(&budget, "budget", 0, "fail if it takes longer; 0: it may")
@@ -90,7 +90,7 @@ func exploreAll(chosen []scene, search sched.Search) (ok bool) {
 	return ok
 }
 
-// findSeeds switches on one mistake after the other and reports whether each is found.
+// findSeeds switches on one bug after the other and reports whether each is found.
 func findSeeds(seeds []string, search sched.Search) (ok bool) {
 	ok = true
 	for _, s := range seeds {
@@ -110,7 +110,7 @@ func findSeeds(seeds []string, search sched.Search) (ok bool) {
 	return ok
 }
 
-// found looks for a mistake, with fewer preemptions first: most mistakes need one.
+// found looks for a bug, with fewer preemptions first: most bugs need one.
 func found(seed string, sc scene, search sched.Search) bool {
 	tried := 0
 	for bound := range sc.bound + 1 {

@@ -52,19 +52,19 @@ var scenes = []scene{
 		s.canceled("b", g, 1)
 		s.acquire("c", g, 1)
 	}},
-	{name: "try-3", bound: 2, about: "TryAcquire beside two Acquire, one place", set: func(s *stage) {
+	{name: "try-3", bound: 2, about: "TryAcquire during two Acquire, one place", set: func(s *stage) {
 		g := s.makeGate("gate", one(1), nil)
 		s.acquire("a", g, 1)
 		s.acquire("b", g, 1)
 		s.try("c", g)
 	}},
-	{name: "within-3", bound: 2, about: "AcquireWithin beside two Do, one place", set: func(s *stage) {
+	{name: "within-3", bound: 2, about: "AcquireWithin during two Do, one place", set: func(s *stage) {
 		g := s.makeGate("gate", one(1), nil)
 		s.do("a", g)
 		s.do("b", g)
 		s.within("c", g, time.Millisecond)
 	}},
-	{name: "raise-3", bound: 1, about: "SetConcurrency from 1 to 2 beside three Do", set: func(s *stage) {
+	{name: "raise-3", bound: 1, about: "SetConcurrency from 1 to 2 during three Do", set: func(s *stage) {
 		g := s.makeGate("gate", one(1), nil)
 		s.do("a", g)
 		s.do("b", g)
@@ -79,7 +79,7 @@ var scenes = []scene{
 		s.setConcurrency(g, 2)
 		s.After(func() { held.Release() })
 	}},
-	{name: "lower-3", bound: 1, about: "SetConcurrency from 2 to 1 beside three Acquire", set: func(s *stage) {
+	{name: "lower-3", bound: 1, about: "SetConcurrency from 2 to 1 during three Acquire", set: func(s *stage) {
 		g := s.makeGate("gate", one(2), nil)
 		s.acquire("a", g, 1)
 		s.acquire("b", g, 1)
@@ -102,14 +102,14 @@ var scenes = []scene{
 		s.acquire("b", g, 1)
 		s.After(func() { held.Release() })
 	}},
-	{name: "pause-3", bound: 1, about: "PauseUntil beside three Do, two places", bubble: true, set: func(s *stage) {
+	{name: "pause-3", bound: 1, about: "PauseUntil during three Do, two places", bubble: true, set: func(s *stage) {
 		g := s.makeGate("gate", one(2), nil)
 		s.do("a", g)
 		s.do("b", g)
 		s.acquire("c", g, 1)
 		s.pauseNow(g)
 	}},
-	{name: "resume-2", bound: 2, about: "PauseUntil, and then Resume, beside two callers", bubble: true, set: func(s *stage) {
+	{name: "resume-2", bound: 2, about: "PauseUntil, and then Resume, during two callers", bubble: true, set: func(s *stage) {
 		g := s.makeGate("gate", one(1), nil)
 		s.do("a", g)
 		s.acquire("b", g, 1)
@@ -118,19 +118,19 @@ var scenes = []scene{
 			g.Resume()
 		})
 	}},
-	{name: "rate-3", bound: 2, about: "three Wait, one each 10 ms", bubble: true, set: func(s *stage) {
+	{name: "rate-3", bound: 2, about: "three Wait, one every 10 ms", bubble: true, set: func(s *stage) {
 		g := s.makeGate("gate", sluice.Config{Rate: sluice.Rate{Count: 1, Per: 10 * time.Millisecond}}, nil)
 		s.wait("a", g)
 		s.wait("b", g)
 		s.wait("c", g)
 	}},
-	{name: "rate-cancel-3", bound: 1, about: "three Acquire, one each 10 ms, one canceled, one place", bubble: true, set: func(s *stage) {
+	{name: "rate-cancel-3", bound: 1, about: "three Acquire, one every 10 ms, one canceled, one place", bubble: true, set: func(s *stage) {
 		g := s.makeGate("gate", sluice.Config{Concurrency: 1, Rate: sluice.Rate{Count: 1, Per: 10 * time.Millisecond}}, nil)
 		s.acquire("a", g, 1)
 		s.canceled("b", g, 1)
 		s.acquire("c", g, 1)
 	}},
-	{name: "set-rate-3", bound: 1, about: "SetRate from one an hour to one each 10 ms beside three Wait", bubble: true, set: func(s *stage) {
+	{name: "set-rate-3", bound: 1, about: "SetRate from one an hour to one every 10 ms during three Wait", bubble: true, set: func(s *stage) {
 		g := s.makeGate("gate", sluice.Config{Rate: sluice.Rate{Count: 1, Per: time.Hour}}, nil)
 		g.apart = 10 * time.Millisecond
 		s.wait("a", g)
@@ -142,7 +142,7 @@ var scenes = []scene{
 			}
 		})
 	}},
-	{name: "close-3", bound: 1, about: "Shutdown beside three callers, one place", set: func(s *stage) {
+	{name: "close-3", bound: 1, about: "Shutdown during three callers, one place", set: func(s *stage) {
 		g := s.makeGate("gate", one(1), nil)
 		for _, name := range []string{"a", "b", "c"} {
 			s.Go(name, func() {
@@ -193,7 +193,7 @@ var scenes = []scene{
 		s.acquire("b", g, 2)
 		s.acquire("c", p, 1)
 	}},
-	{name: "parent-raise-3", bound: 1, about: "SetConcurrency of the parent beside callers of two gates", set: func(s *stage) {
+	{name: "parent-raise-3", bound: 1, about: "SetConcurrency of the parent during calls of two gates", set: func(s *stage) {
 		p := s.makeGate("parent", one(1), nil)
 		x, y := s.makeGate("x", one(1), p), s.makeGate("y", one(1), p)
 		held, _ := x.TryAcquire(1)
@@ -202,7 +202,7 @@ var scenes = []scene{
 		s.setConcurrency(p, 2)
 		s.After(func() { held.Release() })
 	}},
-	{name: "parent-pause-3", bound: 1, about: "PauseUntil of the parent beside callers of two gates", bubble: true, set: func(s *stage) {
+	{name: "parent-pause-3", bound: 1, about: "PauseUntil of the parent during calls of two gates", bubble: true, set: func(s *stage) {
 		p := s.makeGate("parent", one(2), nil)
 		x, y := s.makeGate("x", one(1), p), s.makeGate("y", one(1), p)
 		s.do("a", x)
@@ -210,14 +210,14 @@ var scenes = []scene{
 		s.acquire("c", y, 1)
 		s.pauseNow(p)
 	}},
-	{name: "parent-rate-3", bound: 2, about: "three callers of two gates, one each 10 ms in the parent", bubble: true, set: func(s *stage) {
+	{name: "parent-rate-3", bound: 2, about: "three callers of two gates, one every 10 ms in the parent", bubble: true, set: func(s *stage) {
 		p := s.makeGate("parent", sluice.Config{Rate: sluice.Rate{Count: 1, Per: 10 * time.Millisecond}}, nil)
 		x, y := s.makeGate("x", one(1), p), s.makeGate("y", one(1), p)
 		s.do("a", x)
 		s.wait("b", y)
 		s.acquire("c", y, 1)
 	}},
-	{name: "parent-close-3", bound: 1, about: "Close of the parent beside callers of two gates", set: func(s *stage) {
+	{name: "parent-close-3", bound: 1, about: "Close of the parent during calls of two gates", set: func(s *stage) {
 		p := s.makeGate("parent", one(1), nil)
 		x, y := s.makeGate("x", one(1), p), s.makeGate("y", one(1), p)
 		for i, g := range []*gate{x, y, y} {

@@ -82,7 +82,7 @@ func TestExplore_TheSearchesAgree(t *testing.T) {
 	}
 }
 
-// Mistakes of the textbook are found, with either search.
+// Bugs of the textbook are found, with either search.
 func TestExplore_Finds(t *testing.T) {
 	for _, c := range []struct {
 		name, want string

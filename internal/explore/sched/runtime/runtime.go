@@ -3,5 +3,5 @@ package runtime
 
 import "runtime"
 
-// AddCleanup does nothing: a cleanup would run beside an execution.
+// AddCleanup does nothing: a cleanup would run outside of the execution.
 func AddCleanup[T, S any](*T, func(S), S) (c runtime.Cleanup) { return c }
