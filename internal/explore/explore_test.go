@@ -2,7 +2,11 @@ package main
 
 import (
 	"bytes"
+	"os"
 	"os/exec"
+	"path/filepath"
+	"runtime/debug"
+	"slices"
 	"strings"
 	"testing"
 
@@ -13,8 +17,15 @@ import (
 // executions, and without one all interleavings of some scenes pass. What is not among these
 // takes minutes.
 func TestExplore_Sample(t *testing.T) {
-	if testing.Short() {
-		t.Skip("it builds a program")
+	if testing.Short() || hasRace() {
+		t.Skip("it builds a program, without the race detector")
+	}
+	// What a test reads is part of the key under which its result is kept.
+	sources, _ := filepath.Glob("s*/*.go")
+	for _, name := range sources {
+		if _, err := os.ReadFile(name); err != nil {
+			t.Fatal(err)
+		}
 	}
 	scenes, err := build(t.TempDir())
 	if err != nil {
@@ -39,6 +50,11 @@ func TestExplore_Sample(t *testing.T) {
 		}
 		t.Logf("%s", &out)
 	}
+}
+
+func hasRace() bool {
+	info, ok := debug.ReadBuildInfo()
+	return ok && slices.Contains(info.Settings, debug.BuildSetting{Key: "-race", Value: "true"})
 }
 
 // A seed that has lost its place must not be skipped without a word.
