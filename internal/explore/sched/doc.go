@@ -15,7 +15,7 @@
 //     Model Checking Software, 2005) with sleep sets (Godefroid, Partial-Order Methods for the
 //     Verification of Concurrent Systems, 1996). Two operations commute unless they act on one object
 //     and one of them writes. Of executions that differ only in the order of operations that commute,
-//     at least one is run. Nothing else is left out: if the search ends, it was exhaustive.
+//     at least one is run. At a race all candidates of the paper are tried, not one of them: see race.
 //   - A bound on preemptions (Musuvathi and Qadeer, Iterative Context Bounding for Systematic Testing
 //     of Multithreaded Programs, 2007; CHESS): all executions in which a goroutine that could go on is
 //     interrupted at most so often. No reduction is added to it: a bound and sleep sets together are not sound

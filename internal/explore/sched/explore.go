@@ -216,7 +216,10 @@ func (x *explorer) stillAsleep(w *World, up *node) (s set) {
 }
 
 // race adds to the backtrack set of the last state in which t could have done its next operation
-// instead of one that the operation depends on (Flanagan and Godefroid 2005, figure 3).
+// instead of one that the operation depends on (Flanagan and Godefroid 2005, figure 3). The paper adds
+// one of the candidates. With sleep sets that is not enough: of 300 random programs 8 then lost
+// something that can be observed, all of them with three goroutines. So all candidates are added, and
+// all that could go on if each candidate sleeps.
 func (x *explorer) race(w *World, t *thread) {
 	at := int32(-1)
 	for _, o := range t.op.On[:t.op.N] {
@@ -247,15 +250,10 @@ func (x *explorer) race(w *World, t *thread) {
 			could |= n.enabled & (1 << q)
 		}
 	}
-	switch {
-	case could == 0:
-		n.backtrack |= n.enabled
-	case could&n.backtrack != 0:
-	case could.has(t.id):
-		n.backtrack |= 1 << t.id
-	default:
-		n.backtrack |= could & -could
+	if could == 0 || could&^n.sleep == 0 {
+		could = n.enabled
 	}
+	n.backtrack |= could
 }
 
 // next goes to the next choice, and reports false if there is none.

@@ -1,6 +1,10 @@
 package sched_test
 
 import (
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -179,4 +183,93 @@ func TestExplore_Time(t *testing.T) {
 	if !r.Complete || r.Failure != "" {
 		t.Errorf("%v, %s", r, r.Failure)
 	}
+}
+
+// Random programs of two or three goroutines: what can be observed is the same with reduction as
+// without, although fewer executions are run.
+func TestExplore_ReductionLosesNothing(t *testing.T) {
+	less, programs := 0, uint64(15)
+	if os.Getenv("SLUICE_FULL") != "" {
+		programs = 300
+	}
+	for seed := range programs {
+		r := rand.New(rand.NewPCG(seed, 1))
+		threads := 2 + r.IntN(2)
+		program := make([][]int, threads)
+		for i := range program {
+			for range 6 / threads {
+				program[i] = append(program[i], r.IntN(8))
+			}
+		}
+		observe := func(s sched.Search) (map[string]bool, int) {
+			seen := map[string]bool{}
+			result := sched.Explore(s, func(w *sched.World) { runProgram(w, program, seen) })
+			if !result.Complete {
+				t.Fatalf("%v: %s", program, result.Failure)
+			}
+			return seen, result.Executions
+		}
+		reduced, few := observe(all)
+		full, many := observe(sched.Search{Preemptions: 20})
+		if !maps.Equal(reduced, full) {
+			t.Errorf("%v: %v with reduction, %v without", program, reduced, full)
+		}
+		if few < many {
+			less++
+		}
+	}
+	if less < int(programs)*2/3 {
+		t.Errorf("only %d programs took fewer executions", less)
+	}
+}
+
+// runProgram starts the goroutines of a program, whose operations are numbers, and records in seen
+// what each of them has observed.
+func runProgram(w *sched.World, program [][]int, seen map[string]bool) {
+	var x, y atomic.Int64
+	var mu sync.Mutex
+	ch, other := make(chan int, 1), make(chan int, 1)
+	got := make([]string, len(program))
+	for i, ops := range program {
+		w.Go(fmt.Sprint(i), func() {
+			for _, op := range ops {
+				v := int64(-1)
+				switch op {
+				case 0:
+					v = x.Load()
+				case 1:
+					x.Store(int64(i) + 10)
+				case 2:
+					v = y.Add(1)
+				case 3:
+					if y.CompareAndSwap(1, 7) {
+						v = 1
+					}
+				case 4:
+					mu.Lock()
+					v = x.Load()
+					x.Store(v + 1)
+					mu.Unlock()
+				case 5:
+					if sched.Select(true, sched.CanSend(ch)) == 0 {
+						ch <- i
+						v = 5
+					}
+				case 6:
+					switch sched.Select(true, sched.CanRecv(ch), sched.CanRecv(other)) {
+					case 0:
+						v = int64(<-ch)
+					case 1:
+						v = 100 + int64(<-other)
+					}
+				case 7:
+					if sched.Select(true, sched.CanSend(other)) == 0 {
+						other <- i
+					}
+				}
+				got[i] += fmt.Sprint(v, " ")
+			}
+		})
+	}
+	w.After(func() { seen[fmt.Sprint(got, x.Load(), y.Load(), len(ch), len(other))] = true })
 }
