@@ -14,7 +14,7 @@ func init() {
 
 // cinnamon limits calls in flight after "Cinnamon Auto-Tuner: Adaptive Concurrency in the Wild" by
 // Vladimir Gavrilenko, Jakob Holdgaard Thomsen, Jesper Lindstrom Nielsen and Timothy Smyth (Uber
-// Engineering, 7 December 2023). Uber's code is not public, so this is no port. From the article:
+// Engineering, 7 December 2023). Uber's code is not public, so this is not a port. From the article:
 //
 //   - TCP Vegas: the limit follows the difference between the latency and a target latency, and
 //     tolerates the more the lower the limit is (figure 4).
@@ -26,7 +26,7 @@ func init() {
 // Its numbers are not from the article: the constants below, the half to which the
 // limit is lowered, and the thresholds 3·log10(limit) and
 // 6·log10(limit), which are those of Netflix' VegasLimit. Cinnamon sheds load at a server, by
-// priority. Here it is at the client, callers wait, and a throttled call is no sample.
+// priority. Here it is at the client, callers wait, and a throttled call is not a sample.
 type cinnamon struct {
 	World
 	limit   float64
