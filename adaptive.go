@@ -55,6 +55,14 @@ type Adaptive struct {
 	// more than 0 and less than 1. 0 means 0.02.
 	Price float64
 
+	// Children says that the limit to be found is one for all gates below this one, such as the
+	// tenants of one account: those whose Parent it is, and further below. It finds the limit from
+	// their calls in their place, pauses for all of them, and their retries are paid by its budget,
+	// so they behave as one gate, and a new one begins with what was found. Only if calls of one child
+	// are throttled far more often than others does that child pause and find its own limit. Without
+	// Children, each gate does so alone, and a Parent does not.
+	Children bool
+
 	// Peers, if set, lets the gates of several processes share one limit, such as those of
 	// one account: each learns what any of them learns, and takes its part. It is for gates
 	// with a Name; those of one name share a limit. A sluiceredis.Store is a peers.Store. See
@@ -111,7 +119,7 @@ type Learned struct {
 	Refuted float64 // an upper bound of Rate: refused; 0: none
 
 	// Share is the part of the limit that the gate may use, and Peers how many gates share
-	// it, if Adaptive.Peers is set: then Pace is that of this gate, and the other rates are
+	// it, if Adaptive.Peers is set: then Pace is the pace of this gate, and the other rates are
 	// those of all. Share is 0 if nothing is shared, and Peers while the others cannot be
 	// reached.
 	Share float64

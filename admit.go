@@ -102,8 +102,8 @@ func (p *path) pass(ctx context.Context, t queue.Turn, i int) (queue.Wait, error
 	g := p.gates[i]
 	left, waited, err := g.parent.queue.Acquire(ctx, queue.Request{
 		N: t.N, Max: t.Left, Patience: t.Patience, Ask: p.asks[i+1],
-		Came:  g.queue.Epoch().Add(t.Due), // had it been woken in time
-		Below: &g.queue, Refused: t.Refused, First: t.First,
+		Came: g.queue.Epoch().Add(t.Due), // had it been woken in time
+		Flow: &g.flow, Refused: t.Refused, First: t.First,
 	})
 	var no *refusal
 	switch {

@@ -15,20 +15,22 @@ import (
 // ended applies err, which a call of Do returned, to the gate and returns it. since is
 // when the call left and p its permit, nil if it has none.
 func (g *Gate) ended(err error, since time.Duration, p *Permit) error {
+	in := g.learnsIn()
+	since += g.accountAhead
 	if err == nil {
 		p.answer(adaptive.Granted)
-		g.answeredWell(since, firstRefund, false)
+		in.answeredWellFor(g, since, firstRefund, false)
 		return nil
 	}
-	m := g.judge(err, since)
-	g.honor(err, m.throttled, since, p)
+	m := in.judge(err, since, g.refusedBy)
+	in.honorFor(g, err, m.throttled, since, p)
 	wellAnswered := m.definite(err)
 	p.answer(outcomeOf(err, wellAnswered)) // before the release, which counts a missing answer as a success
 	switch {
 	case wellAnswered:
-		g.answeredWell(since, 0, m.unclear)
+		in.answeredWellFor(g, since, 0, m.unclear)
 	case !errors.Is(err, context.Canceled):
-		g.failed()
+		in.failed()
 	}
 	return err
 }
@@ -39,15 +41,16 @@ type judgement struct {
 	throttled *throttledError // nil if the call was not refused
 	unclear   bool            // the error may be a refusal, and the evidence says that it is none
 	failed    bool            // then: it is a failure, not a definite answer
-	together  bool            // and that of calls in flight at the same time, too
+	together  bool            // and the error of calls in flight at the same time
 }
 
 // judge returns what err means, with which a call ended that left at since: how it was marked,
-// by its function or by Config.Refused, and what the evidence says of a mark that is unclear.
-func (g *Gate) judge(err error, since time.Duration) judgement {
+// by its function or by refusedBy, which may be nil, and what the evidence says of a mark that is
+// unclear.
+func (g *Gate) judge(err error, since time.Duration, refusedBy func(error) (bool, time.Duration)) judgement {
 	m := marks(err)
-	if m.throttled == nil && g.refusedBy != nil {
-		if refused, wait := g.refusedBy(err); refused {
+	if m.throttled == nil && refusedBy != nil {
+		if refused, wait := refusedBy(err); refused {
 			j := judgement{permanent: m.permanent}
 			errors.As(RetryAfter(err, wait), &j.throttled)
 			return j
@@ -154,9 +157,9 @@ type lesson struct {
 // about others, and nothing about how long they take.
 func (g *Gate) refusedAlone(p *Permit) {
 	g.queue.Lock()
-	if p.gate != nil {
-		g.hold.Skip(p.since)
-		p.first(denied)
+	if up := p.of(g); up != nil && up.gate != nil {
+		g.hold.Skip(up.since)
+		up.first(denied)
 	}
 	g.queue.Unlock()
 	p.answer(adaptive.Unknown)

@@ -40,8 +40,9 @@ import (
 // copied once it is in use, and is for one goroutine. It holds nothing and may be
 // dropped at any time.
 type Attempts struct {
-	gate   *Gate
-	policy RetryPolicy
+	through *Gate // that lets its attempts leave
+	gate    *Gate // that is adaptive: through, or one above; times are by its clock
+	policy  RetryPolicy
 
 	began    time.Duration // first attempt; before the gate was made if that is a later one, see Move
 	excused  time.Duration // since then, does not count for MaxElapsed
@@ -68,7 +69,7 @@ type Attempts struct {
 func NewAttempts(gate *Gate, policy RetryPolicy) Attempts {
 	p := policy.withDefaults()
 	return Attempts{
-		gate: gate, policy: p,
+		through: gate, gate: gate.learnsIn(), policy: p,
 		excuses: policy.MaxElapsed == 0 && p.MaxServerWait > defaults.MaxServerWait,
 	}
 }
@@ -118,7 +119,7 @@ func (a *Attempts) NextIn(ctx context.Context, n int64, p *Permit) error {
 	case !a.came.IsZero():
 		r.Refused, r.First = 1, a.came
 	}
-	if err := p.acquire(ctx, a.gate, &r); err != nil {
+	if err := p.acquire(ctx, a.through, &r); err != nil {
 		if away, ok := errors.AsType[*queue.TurnedAway](err); ok {
 			a.turnedAway(away)
 			return ErrTurnedAway
@@ -127,7 +128,7 @@ func (a *Attempts) NextIn(ctx context.Context, n int64, p *Permit) error {
 	}
 	a.came = time.Time{}
 	a.permit = p
-	if a.left = p.since; p.gate == nil { // n was 0
+	if a.left = p.of(a.gate).since; p.gate == nil { // n was 0
 		a.left = a.gate.queue.Now()
 	}
 	if a.attempts++; a.attempts == 1 {
@@ -191,7 +192,7 @@ func (a *Attempts) Ended(ctx context.Context, err error) (again bool, final erro
 		if a.attempts == 1 && !a.charged {
 			refund = firstRefund
 		}
-		a.gate.answeredWell(a.left, refund, false)
+		a.gate.answeredWellFor(a.through, a.left, refund, false)
 		return false, nil
 	}
 	final = a.failed(ctx, err)
@@ -200,15 +201,15 @@ func (a *Attempts) Ended(ctx context.Context, err error) (again bool, final erro
 
 // failed is Ended for an err that is not nil. It returns nil for another attempt.
 func (a *Attempts) failed(ctx context.Context, err error) error {
-	m := a.gate.judge(err, a.left)
+	m := a.gate.judge(err, a.left, a.through.refusedBy)
 	a.last, a.wait, a.place = err, 0, 0
 	if m.throttled != nil && !m.permanent {
-		if !a.gate.concernsOthers(a.permit, a.left, &a.refused) {
+		if !a.gate.concernsOthers(a.permit.of(a.gate), a.left, &a.refused) {
 			return a.refusedAlone(ctx, m.throttled)
 		}
 		a.place = a.refused.n
 	}
-	wait, lesson := a.gate.honor(err, m.throttled, a.left, a.permit)
+	wait, lesson := a.gate.honorFor(a.through, err, m.throttled, a.left, a.permit)
 	rejected := !m.permanent && m.throttled == nil && ctx.Err() == nil && a.policy.Retryable != nil && !a.policy.Retryable(err)
 	if rejected {
 		m.permanent = true
@@ -253,7 +254,7 @@ func (a *Attempts) refusedAlone(ctx context.Context, throttled *throttledError) 
 // final returns the error with which the call ends after the permanent err.
 func (a *Attempts) final(err error, m *judgement) error {
 	if m.definite(err) {
-		a.gate.answeredWell(a.left, 0, m.unclear)
+		a.gate.answeredWellFor(a.through, a.left, 0, m.unclear)
 	} else {
 		a.gate.failed()
 	}
@@ -349,12 +350,19 @@ func (a *Attempts) reportRetry(ctx context.Context, wait time.Duration) {
 	if a.last == nil {
 		return
 	}
-	a.gate.retried.Add(1)
-	if a.gate.observer != nil {
+	by := a.through
+	by.retried.Add(1)
+	if a.gate != by {
+		a.gate.retried.Add(1)
+	}
+	if by.observer == nil {
+		by = a.gate
+	}
+	if by.observer != nil {
 		if m := marks(a.last); wait == 0 && m.throttled != nil {
 			wait = max(0, m.throttled.wait())
 		}
-		a.gate.report(Event{Kind: EventRetried, Context: ctx, Wait: wait, Attempt: a.attempts, Err: a.last})
+		by.report(Event{Kind: EventRetried, Context: ctx, Wait: wait, Attempt: a.attempts, Err: a.last})
 	}
 }
 
@@ -371,8 +379,8 @@ func (a *Attempts) sleep(ctx context.Context, n int64) error {
 		return nil
 	case <-ctx.Done():
 		return a.stop(ctx.Err(), 0)
-	case <-a.gate.life.Done():
-		return a.stop(a.gate.refuse(ctx, n, limits.ErrClosed), 0)
+	case <-a.through.life.Done():
+		return a.stop(a.through.refuse(ctx, n, limits.ErrClosed), 0)
 	}
 }
 
@@ -392,7 +400,7 @@ func (a *Attempts) mayWait(ctx context.Context, kind failure, d, worst time.Dura
 	}
 	if deadline, ok := ctx.Deadline(); ok {
 		if have := time.Until(deadline); d >= have {
-			return a.stop(&limits.WaitError{By: a.gate.name, For: by, Need: d, Have: max(0, have), Until: a.gate.queue.Time(until)}, until)
+			return a.stop(&limits.WaitError{By: a.through.name, For: by, Need: d, Have: max(0, have), Until: a.gate.queue.Time(until)}, until)
 		}
 	}
 	if !a.gate.payRetry(kind, a.left, worst) {
@@ -404,7 +412,7 @@ func (a *Attempts) mayWait(ctx context.Context, kind failure, d, worst time.Dura
 // stop returns the error with which the call ends. at is when it is worth coming back, 0
 // if that is unknown.
 func (a *Attempts) stop(why error, at time.Duration) error {
-	s := &RetryError{Gate: a.gate.name, Last: a.last, Why: why, Attempts: a.attempts}
+	s := &RetryError{Gate: a.through.name, Last: a.last, Why: why, Attempts: a.attempts}
 	if a.attempts > 0 {
 		s.Elapsed = a.gate.queue.Now() - a.began
 	}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"time"
 
 	"github.com/sluice-go/sluice/internal/queue"
@@ -65,6 +66,16 @@ type Config struct {
 	// parent until this gate is closed, forgotten by a Keyed, or garbage.
 	Parent *Gate
 
+	// Weight is the share of the Parent's limits that this gate gets while other children wait,
+	// too, in proportion to their weights: under a parent of 60/s, one of Weight 2 and one of 1
+	// get 40/s and 20/s. 0 means 1. What one child does not use, the others get, and a child that
+	// has not used its share goes first: a few calls of users wait for at most one call of each
+	// other child, however many calls of a batch wait in those. If a limit of the parent counts
+	// cost, a share is of the cost of calls, otherwise of their number. Calls of the parent itself
+	// have no share: they wait in line among the first calls of its children, in the order in
+	// which they come.
+	Weight int64
+
 	// Adaptive is how the gate finds a limit that is not configured. The zero Adaptive
 	// is on: it changes nothing before the server refuses calls.
 	Adaptive Adaptive
@@ -85,8 +96,8 @@ type Config struct {
 	RetryBudget int
 }
 
-// New returns the gate that cfg describes. It returns an error if Concurrency or
-// MaxWaiting is negative, the rate is invalid (see [limits.Rate.Check]) and not zero,
+// New returns the gate that cfg describes. It returns an error if Concurrency,
+// MaxWaiting or Weight is negative, the rate is invalid (see [limits.Rate.Check]) and not zero,
 // Burst intervals exceed 146 years, ConcurrencyUnit or RateUnit is unknown, the Unit
 // of a limit is not a word in lower case or the limit has no Limiter, or the parent has
 // a Semaphore.
@@ -142,9 +153,16 @@ func newGate(cfg Config) (*Gate, error) {
 		g.open = g.direct
 	}
 	g.queue.Init((*admitter)(g), queueConfig(g))
+	g.flow = queue.Flow{Below: &g.queue, Weight: cfg.Weight}
 	if g.parent != nil {
 		g.behind.Above = &g.parent.queue
 		g.ahead = g.queue.Epoch().Sub(g.parent.queue.Epoch())
+		if g.account = g.parent.account; g.parent.adaptive.Children {
+			g.account = g.parent
+		}
+		if g.account != nil {
+			g.accountAhead = g.queue.Epoch().Sub(g.account.queue.Epoch())
+		}
 	}
 	g.beginToLearn()
 	return g, nil
@@ -157,6 +175,8 @@ func (cfg *Config) check() error {
 		return fmt.Errorf("negative concurrency %d", cfg.Concurrency)
 	case cfg.MaxWaiting < 0:
 		return fmt.Errorf("negative MaxWaiting %d", cfg.MaxWaiting)
+	case cfg.Weight < 0:
+		return fmt.Errorf("negative weight %d", cfg.Weight)
 	case cfg.Parent != nil && cfg.Parent.semaphore != nil:
 		return errors.New("a parent cannot have a Semaphore: calls would hold its permits while they wait")
 	}
@@ -180,6 +200,16 @@ func (cfg *Config) check() error {
 	return nil
 }
 
+// shareUnit returns what the shares of the children of g count.
+func (g *Gate) shareUnit() Unit {
+	for ; g != nil; g = g.parent {
+		if g.rateUnit == Cost || g.concurrencyUnit == Cost || slices.ContainsFunc(g.limits, func(l Limit) bool { return l.Unit == Cost }) {
+			return Cost
+		}
+	}
+	return Calls
+}
+
 // queueConfig returns the configuration of the queue of g.
 func queueConfig(g *Gate) queue.Config {
 	r := (*admitter)(g)
@@ -190,6 +220,7 @@ func queueConfig(g *Gate) queue.Config {
 		GiveUp:     r.giveUp,
 		Blame:      r.blame,
 		Weigh:      g.rateUnit.of,
+		Count:      g.shareUnit().of,
 		Fine:       g.schedule.Fine,
 		Hold:       g.schedule.Hold,
 		Latch:      r,

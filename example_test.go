@@ -395,3 +395,26 @@ func ExampleObserver() {
 	// api released
 	// api resumed
 }
+
+// Users go before a batch that has sent its calls earlier, and the batch has what they do not use.
+func ExampleGate_For() {
+	gate, err := sluice.New(sluice.Config{Name: "api", Rate: sluice.Rate{Count: 100, Per: time.Second}})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	call := func(who sluice.Claimant) error {
+		return gate.For(who, func(gate *sluice.Gate) error {
+			return gate.Do(context.Background(), func(context.Context) error { return nil })
+		})
+	}
+	if err := call(sluice.Claimant{Name: "report", Class: "batch"}); err != nil {
+		fmt.Println(err)
+	}
+	if err := call(sluice.Claimant{Name: "ann", Class: "users", ClassWeight: 15}); err != nil {
+		fmt.Println(err)
+	}
+	fmt.Println(gate.Stats().Granted, "calls")
+	// Output:
+	// 2 calls
+}

@@ -61,6 +61,7 @@ type Gate struct {
 	refusedBy                 func(error) (bool, time.Duration) // Config.Refused
 
 	behind queue.Behind
+	flow   queue.Flow // its share of the parent
 	lifetime
 
 	// Guarded by the queue's lock, as what the types say from here on.
@@ -71,6 +72,7 @@ type Gate struct {
 	held        held
 	brakes
 	answersSeen
+	kin       kinship   // guarded by the lock of account
 	borrowers list.List // when each caller came that waits for Config.Semaphore, in this order
 
 	flight flight.Counter // calls in flight
@@ -88,14 +90,19 @@ type ways struct {
 	steps  []step // for its limits and those of its parents
 	paced  bool   // a parent had a rate or further limits when it was made
 
-	parent   *Gate
-	ahead    time.Duration // by how much the clock of the parent's queue is ahead
-	tie      *tie          // to the parent, or nil
-	children atomic.Int64  // gates that have it as their parent
-	lent     atomic.Int64  // how many Keyeds have it
+	parent    *Gate
+	ahead     time.Duration                   // by how much the clock of the parent's queue is ahead
+	tie       *tie                            // to the parent, or nil
+	claimants atomic.Pointer[Keyed[Claimant]] // nil until one comes
+
+	children atomic.Int64 // gates that have it as their parent
+	lent     atomic.Int64 // how many Keyeds have it
+
+	account      *Gate         // above, which is adaptive in its place; or nil
+	accountAhead time.Duration // by how much the clock of its queue is ahead
 }
 
-// A lifetime is that of a gate.
+// A lifetime is the lifetime of a gate.
 type lifetime struct {
 	life    context.Context // ended by Close
 	end     context.CancelFunc

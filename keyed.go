@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"slices"
 	"sync"
 	"time"
@@ -191,6 +192,15 @@ func (k *Keyed[K]) len() int { return len(k.gates) + len(k.odd) }
 // Stats calls f with the key and the Stats of each gate, in no particular order, until f
 // returns false. f may use k.
 func (k *Keyed[K]) Stats(f func(key K, s Stats) bool) {
+	for gate, key := range k.all() {
+		if !f(key, gate.Stats()) {
+			return
+		}
+	}
+}
+
+// all yields the gates and their keys. The Keyed is not locked meanwhile.
+func (k *Keyed[K]) all() iter.Seq2[*Gate, K] {
 	k.mu.Lock()
 	all := make([]*keyedGate[K], 0, k.len())
 	for _, e := range k.gates {
@@ -204,9 +214,11 @@ func (k *Keyed[K]) Stats(f func(key K, s Stats) bool) {
 		}
 	}
 	k.mu.Unlock()
-	for _, e := range all {
-		if !f(e.key, e.gate.Stats()) {
-			return
+	return func(yield func(*Gate, K) bool) {
+		for _, e := range all {
+			if !yield(e.gate, e.key) {
+				return
+			}
 		}
 	}
 }

@@ -29,22 +29,27 @@ var ErrTurnedAway = errors.New("sluice: turned away, to go on through another ga
 // Label gives the call a label other than 0, by which [Gate.TurnAway] finds it while it waits.
 func (a *Attempts) Label(label uint32) { a.label = label }
 
-// Move makes gate the gate of the next attempts, unless it is that already. Between Next and Ended it
+// Move makes gate the gate of the next attempts, unless it is that already. If the
+// adaptive gate stays the same, as with another claimant of it, that is all. Between Next and Ended it
 // also makes it the gate that is paused if this attempt was refused, and that learns from it, unless
 // no call has left through it yet. The one before learns nothing from it.
 func (a *Attempts) Move(gate *Gate) {
-	before := a.gate
-	if gate == before {
+	if gate == a.through {
 		return
 	}
-	behind := before.queue.Epoch().Sub(gate.queue.Epoch())
+	in := gate.learnsIn()
+	if in == a.gate { // which goes on to hear of its answers
+		a.through = gate
+		return
+	}
+	behind := a.gate.queue.Epoch().Sub(in.queue.Epoch())
 	a.began += behind
 	a.left = max(0, a.left+behind)
-	a.gate, a.refused, a.place = gate, refusedCall{}, 0
+	a.through, a.gate, a.refused, a.place = gate, in, refusedCall{}, 0
 	p := a.permit
 	for a.permit = nil; p != nil && p.gate != nil && p.done.Load()&(released|answered) == 0; p = p.up {
 		if p.gate == gate { // a parent, whose own permit tells it more
-			a.permit, a.left = p, p.since
+			a.permit, a.left = p, p.of(in).since
 			return
 		}
 		p.gate.leaveOut(p)
@@ -87,7 +92,14 @@ func (a *Attempts) turnedAway(away *queue.TurnedAway) {
 // [Attempts.Next] returns [ErrTurnedAway]. Nothing is taken from any limit, and no call counts as
 // refused in Stats; its event is EventRefused with the reason "moved". Calls without a label stay.
 // which must return soon and must not use the gate.
-func (g *Gate) TurnAway(which func(label uint32) bool) { g.queue.TurnAway(which) }
+func (g *Gate) TurnAway(which func(label uint32) bool) {
+	g.queue.TurnAway(which)
+	if k := g.claimants.Load(); k != nil {
+		for gate := range k.all() {
+			gate.queue.TurnAway(which)
+		}
+	}
+}
 
 // turnedAway reports that a call of cost n was turned away, and returns err.
 func (g *Gate) turnedAway(ctx context.Context, n int64, err error) error {
@@ -105,10 +117,14 @@ func (g *Gate) Part(name string, more ...Limit) (*Gate, error) {
 	g.queue.Lock()
 	budget := g.budget.capacity
 	g.queue.Unlock()
-	return New(Config{
+	part, err := New(Config{
 		Name: name, Parent: g, Limits: more, MaxWaiting: g.maxWaiting,
 		Adaptive: g.adaptive, Refused: g.refusedBy, Observer: g.observer, RetryBudget: budget,
 	})
+	if err == nil {
+		part.account, part.accountAhead = nil, 0 // it is there because it has a separate limit
+	}
+	return part, err
 }
 
 // GrantedAt returns when p was granted; the zero time if n was 0.

@@ -279,6 +279,9 @@ func (p *Permit) Settle(actual int64) {
 	}
 	for ; p != nil; p = p.up {
 		p.settle(delta)
+		if p.up != nil && p.gate.parent.shareUnit() == Cost {
+			p.gate.parent.queue.Correct(&p.gate.flow, delta)
+		}
 	}
 }
 

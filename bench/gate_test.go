@@ -2,6 +2,9 @@ package bench
 
 import (
 	"context"
+	"fmt"
+	"runtime"
+	"sync"
 	"testing"
 	"time"
 
@@ -141,4 +144,25 @@ func BenchmarkGateParent(b *testing.B) {
 		outer := limits.Must(sluice.New(config(nil)))
 		calls(b, outer, func(ctx context.Context) error { return plain.Do(ctx, call) })
 	})
+}
+
+// BenchmarkGateChildren is the hand-over of the only place of a parent among the calls of its children,
+// of which some always wait.
+func BenchmarkGateChildren(b *testing.B) {
+	for _, n := range []int{2, 16, 256} {
+		b.Run(fmt.Sprint(n), func(b *testing.B) {
+			parent := limits.Must(sluice.New(sluice.Config{Concurrency: 1}))
+			var all sync.WaitGroup
+			b.ReportAllocs()
+			for range n {
+				g := limits.Must(sluice.New(sluice.Config{Parent: parent}))
+				all.Go(func() {
+					for range max(1, b.N/n) {
+						_ = g.Do(context.Background(), func(context.Context) error { runtime.Gosched(); return nil })
+					}
+				})
+			}
+			all.Wait()
+		})
+	}
 }

@@ -30,6 +30,13 @@ type Config struct {
 	// "/package.Service/Method". Key may be called by several goroutines concurrently.
 	Key func(ctx context.Context, target, method string) string
 
+	// Claimant, if set, returns on whose behalf a call is made, such as a tenant, or a user as opposed to a
+	// batch. The claimants of a key take turns by their weights, see sluice.Config.Weight: a user
+	// does not wait behind all that a batch has sent. What the server says still counts for all of
+	// them. nil means that the calls of a key go first come, first served. The gates must have no
+	// Semaphore. It may be called by several goroutines concurrently.
+	Claimant func(ctx context.Context, target, method string) sluice.Claimant
+
 	// Retry is the policy for retries. Its AttemptTimeout bounds the attempts of unary
 	// calls and, if the client of a stream sends a single message, the time until it has
 	// received the first message or header of the response: see Overrides.AttemptTimeout.
@@ -70,6 +77,9 @@ type Config struct {
 func (cfg *Config) check() error {
 	if cfg.Gates != nil && !reflect.ValueOf(cfg.Gate).IsZero() {
 		return errors.New("both Gate and Gates")
+	}
+	if cfg.Claimant != nil && cfg.Gate.Semaphore != nil {
+		return errors.New("both a Claimant and a Gate.Semaphore, whose permits calls would hold while they wait")
 	}
 	for _, code := range cfg.AlsoRetry {
 		if code == codes.OK || code == codes.Canceled || code > codes.Unauthenticated {

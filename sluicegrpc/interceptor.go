@@ -166,7 +166,14 @@ func (i *Interceptor) use(c *call, f func() error) error {
 		if c.gate != gate { // forgotten between two attempts of a stream: c.attempts are of the old one
 			return c.last.err
 		}
-		return f()
+		if i.cfg.Claimant == nil {
+			return f()
+		}
+		who := i.cfg.Claimant(c.ctx, i.canonical(c.cc), c.method)
+		return gate.For(who, func(claimant *sluice.Gate) error {
+			c.attempts.Move(claimant)
+			return f()
+		})
 	})
 	if !entered {
 		return c.refused(err)

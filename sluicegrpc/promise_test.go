@@ -30,6 +30,10 @@ func TestPromise(t *testing.T) {
 		_, err := client.EmptyCall(ctx, &pb.Empty{})
 		return err
 	}
+	claimed := func(ctx context.Context, client pb.TestServiceClient) error {
+		_, err := client.EmptyCall(context.WithValue(ctx, tenantKey{}, "a"), &pb.Empty{})
+		return err
+	}
 	stream := func(ctx context.Context, client pb.TestServiceClient) error {
 		s, err := client.StreamingOutputCall(ctx, request)
 		for err == nil {
@@ -55,6 +59,7 @@ func TestPromise(t *testing.T) {
 	}
 	promise.Run(t, "sluicegrpc", map[string]promise.Setup{
 		"grpc":               overGRPC(unary, false),
+		"grpc_claimant":      overGRPC(claimed, false, byTenant),
 		"grpc_stream":        overGRPC(stream, false),
 		"grpc_client_stream": overGRPC(upload, false),
 		"grpc_cost":          overGRPC(unary, true),
@@ -69,7 +74,7 @@ var serverWaits = []promise.ServerWait{
 
 // overGRPC makes subjects whose calls start when they arrive at a server in memory. If cost
 // is true, they take tokens in addition to, of which there are many.
-func overGRPC(call func(ctx context.Context, client pb.TestServiceClient) error, cost bool) promise.Setup {
+func overGRPC(call func(ctx context.Context, client pb.TestServiceClient) error, cost bool, claimant ...func(ctx context.Context, target, method string) sluice.Claimant) promise.Setup {
 	return func(tb testing.TB, l promise.Limits) *promise.Subject {
 		if l.Policy.MaxServerWait == 0 {
 			l.Policy.MaxServerWait = -1 // some pauses here are for an hour
@@ -88,6 +93,9 @@ func overGRPC(call func(ctx context.Context, client pb.TestServiceClient) error,
 		}
 		cfg := sluicegrpc.Config{
 			Gates: gates, Retry: l.Policy, Idempotent: idempotent, AlsoRetry: []codes.Code{codes.Internal},
+		}
+		for _, f := range claimant {
+			cfg.Claimant = f
 		}
 		if cost {
 			cfg.Cost = func(string, any) sluice.Costs { return sluice.Costs{"tokens": 2} }

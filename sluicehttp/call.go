@@ -99,7 +99,7 @@ func (c *call) admit(h *hold) error {
 		if c.spent != nil {
 			c.spent.of = c.counts(h).published
 		}
-		switch err := c.attempts.NextIn(c.ctx, c.cost, &h.own); {
+		switch err := c.take(h); {
 		case err == sluice.ErrTurnedAway:
 		case err != nil:
 			return err
@@ -110,6 +110,18 @@ func (c *call) admit(h *hold) error {
 			return nil
 		}
 	}
+}
+
+// take waits for the permit of another attempt, in line with the calls of its claimant.
+func (c *call) take(h *hold) error {
+	claimant := c.t.cfg.Claimant
+	if claimant == nil {
+		return c.attempts.NextIn(c.ctx, c.cost, &h.own)
+	}
+	return c.at.gate.For(claimant(c.req), func(gate *sluice.Gate) error {
+		c.attempts.Move(gate)
+		return c.attempts.NextIn(c.ctx, c.cost, &h.own)
+	})
 }
 
 // counts returns the state that notes what the responses to the call of h say.

@@ -50,6 +50,14 @@ type Config struct {
 	// several goroutines at once.
 	Key func(req *http.Request) string
 
+	// Claimant, if set, returns on whose behalf a request is made, such as a tenant, or a user as opposed
+	// to a batch. The claimants of a key take turns by their weights, see sluice.Config.Weight: a
+	// user does not wait behind all that a batch has sent. What the server says still counts for all
+	// of them. nil means that the requests of a key go first come, first served. Gate must have no
+	// Semaphore. It is called before each attempt, must not change the request, and may be called by
+	// several goroutines at once. Do not believe a header of callers that you do not trust.
+	Claimant func(req *http.Request) sluice.Claimant
+
 	// Retry is the policy for retries. Its AttemptTimeout applies until the header
 	// of the response arrives, and not to reading the body. 0 means 10 min, but none for a
 	// request with a body of more than 1 MiB or of unknown length, which may take as long to
@@ -213,6 +221,8 @@ func (cfg *Config) check() error {
 		return errors.New("both Gate and NewGate")
 	case cfg.LongHeld < 0:
 		return fmt.Errorf("negative LongHeld %v", cfg.LongHeld)
+	case cfg.Claimant != nil && cfg.Gate.Semaphore != nil:
+		return errors.New("both a Claimant and a Gate.Semaphore, whose permits calls would hold while they wait")
 	}
 	if err := cfg.Published.check(); err != nil {
 		return err

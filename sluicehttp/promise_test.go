@@ -23,11 +23,12 @@ import (
 // TestPromise runs the cells of the table of promises and features that are about HTTP.
 func TestPromise(t *testing.T) {
 	promise.Run(t, "sluicehttp", map[string]promise.Setup{
-		"http_1":     overHTTP("http://a.test/", false),
-		"http_2":     overHTTP("https://a.test/", false),
-		"http_cost":  overHTTP("https://a.test/", true),
-		"http_route": overHTTP("http://a.test/things/7", false),
-		"real_clock": overHTTP("http://a.test/", false),
+		"http_1":        overHTTP("http://a.test/", false),
+		"http_2":        overHTTP("https://a.test/", false),
+		"http_cost":     overHTTP("https://a.test/", true),
+		"http_route":    overHTTP("http://a.test/things/7", false),
+		"http_claimant": overHTTP("http://a.test/claimed", false),
+		"real_clock":    overHTTP("http://a.test/", false),
 		"http_no_rate": func(tb testing.TB, l promise.Limits) *promise.Subject {
 			l.Interval = 0
 			return overHTTP("http://a.test/", false)(tb, l)
@@ -61,6 +62,9 @@ func overHTTP(url string, cost bool) promise.Setup {
 		if cost {
 			cfg.Cost = func(*http.Request, []byte) sluice.Costs { return sluice.Costs{"tokens": 2} }
 			cfg.Usage = func(_ *http.Response, _ []byte, used sluice.Costs) { used["tokens"] = 1 }
+		}
+		if strings.HasSuffix(url, "/claimed") {
+			cfg.Claimant = func(*http.Request) sluice.Claimant { return sluice.Claimant{Name: "a", Class: "user", ClassWeight: 15} }
 		}
 		rt := mustTransport(tb, base, cfg)
 		for _, known := range []string{"http://a.test/other", url} {

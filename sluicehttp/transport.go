@@ -47,7 +47,7 @@ type Transport struct {
 //
 // New returns an error for a Gate that [sluice.New] rejects, Keys that
 // [sluice.NewKeyed] rejects, both Gate and NewGate, a Rate or a Concurrency that Gate also has
-// or together with NewGate, a negative LongHeld, a Published with
+// or together with NewGate, a Claimant with a Gate.Semaphore, a negative LongHeld, a Published with
 // a share out of its range, or a status of AlsoRetry that is not from 400 to 599 or is 501.
 func New(base http.RoundTripper, options ...Config) (*Transport, error) {
 	t := new(Transport)
@@ -398,4 +398,20 @@ func (t *Transport) Stats(f func(key string, s Stats) bool) {
 		s.Stats = gate.(*sluice.Gate).Stats()
 		return f(st.(*state).key.String(), s)
 	})
+}
+
+// Claimants calls f with each key, each claimant of it, and the Stats of the
+// claimant's gate, in no particular order, until f returns false. Those of the key count only the first
+// waiting request of each claimant. f may use t.
+func (t *Transport) Claimants(f func(key string, who sluice.Claimant, s sluice.Stats) bool) {
+	for gate, st := range t.states.Range {
+		more := true
+		gate.(*sluice.Gate).Claimants(func(who sluice.Claimant, s sluice.Stats) bool {
+			more = f(st.(*state).key.String(), who, s)
+			return more
+		})
+		if !more {
+			return
+		}
+	}
 }

@@ -5,7 +5,7 @@
 //	go run ./bench/scopes -only X,Slack
 //
 // Each world is played without Sluice, with the zero sluicehttp.Config, and with sluicehttp.ByRoute as
-// its Key.
+// its Key. Two more tables are about claimants: users and a batch, and the tenants of one account.
 package main
 
 import (
@@ -47,6 +47,7 @@ func run(t *testing.T, out io.Writer, only string) {
 			synctest.Test(t, func(*testing.T) { fmt.Fprintln(out, w.play(c).row(w.name, c.name)) })
 		}
 	}
+	claimants(t, out, only)
 }
 
 func chosen(name, only string) bool {

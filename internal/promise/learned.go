@@ -2,6 +2,7 @@ package promise
 
 import (
 	"context"
+	"slices"
 	"testing"
 	"time"
 
@@ -55,8 +56,8 @@ func (s *Subject) teach(tb testing.TB) {
 			return nil
 		})
 	}
-	if s.Levels[0].Stats().Learned == nil {
-		tb.Fatal("the gate has not learned")
+	if !slices.ContainsFunc(s.Levels, func(l *Level) bool { return l.Stats().Learned != nil }) {
+		tb.Fatal("no gate has learned")
 	}
 }
 
@@ -76,6 +77,26 @@ func (s *Subject) change(tb testing.TB, l Limits) {
 			}
 		}
 	}
+}
+
+// inAccount has the limits in a parent with Adaptive.Children.
+func inAccount(tb testing.TB, l Limits) *Subject {
+	cfg := l.Config()
+	cfg.Adaptive.Children = true
+	parent := mustGate(tb, cfg)
+	g := mustGate(tb, sluice.Config{Name: "tenant", Parent: parent})
+	s := OfGate(l, g, NewLevel("tenant", g), NewLevel("account", parent))
+	s.Beside = Beside(tb, l, parent, 1)
+	return s
+}
+
+// learnedInAccount is learned(inAccount): no gate below the parent has a Learned.
+func learnedInAccount(tb testing.TB, l Limits) *Subject {
+	s := learned(inAccount)(tb, l)
+	if s.Levels[0].Stats().Learned != nil {
+		tb.Fatal("the tenant has learned by itself")
+	}
+	return s
 }
 
 // settled has calls that are settled by ten times the cost with which they were admitted, which nothing
@@ -157,6 +178,14 @@ func withCostAndParent(tb testing.TB, l Limits) *Subject {
 	s := verbs{cost: 2}.subject(l, func(use func(*sluice.Gate) error) error { return use(g) }, levels)
 	s.Weighs = true
 	return s
+}
+
+// withoutRateIn returns setup without a rate.
+func withoutRateIn(setup Setup) Setup {
+	return func(tb testing.TB, l Limits) *Subject {
+		l.Interval = 0
+		return setup(tb, l)
+	}
 }
 
 // withParentAndNoRate has a limit in the gate and in its parent.

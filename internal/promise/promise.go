@@ -138,6 +138,10 @@ type Subject struct {
 	// not the feature.
 	Spend func(d time.Duration)
 
+	// Beside returns a gate that shares the rate with the subject, by a parent, and has so many times its
+	// weight. nil if the subject has no parent.
+	Beside func(times int64) *Subject
+
 	// Close stops the goroutines that the subject started; may be nil.
 	Close func()
 }

@@ -46,6 +46,25 @@ var broken = map[string]map[string]Setup{
 		"a pause never ends":               sleepy,
 		"a refusal slows it down for ever": offended,
 	},
+	"fair": {
+		"takes turns whatever the weights": withoutWeights,
+		"first come, first served":         inOneQueue,
+	},
+}
+
+// withoutWeights shares with a gate that has only its own weight.
+func withoutWeights(tb testing.TB, l Limits) *Subject {
+	s := withParent(tb, l)
+	beside := s.Beside
+	s.Beside = func(int64) *Subject { return beside(1) }
+	return s
+}
+
+// inOneQueue shares with itself.
+func inOneQueue(tb testing.TB, l Limits) *Subject {
+	s := plain(tb, l)
+	s.Beside = func(int64) *Subject { return s }
+	return s
 }
 
 // A check must be able to fail.

@@ -18,7 +18,9 @@ func withParent(tb testing.TB, l Limits) *Subject {
 	cfg := l.Config()
 	cfg.Parent = parent
 	g := mustGate(tb, cfg)
-	return OfGate(l, g, NewLevel("gate", g), NewLevel("parent", parent))
+	s := OfGate(l, g, NewLevel("gate", g), NewLevel("parent", parent))
+	s.Beside = Beside(tb, l, parent, 1)
+	return s
 }
 
 // withGrandparent has another limit on each level.
@@ -27,7 +29,9 @@ func withGrandparent(tb testing.TB, l Limits) *Subject {
 	bucket, quota := newBucket(1)
 	middle := mustGate(tb, sluice.Config{Name: "middle", Parent: top, Concurrency: l.Room, Limits: []sluice.Limit{bucket}})
 	g := mustGate(tb, sluice.Config{Name: "gate", Parent: middle, Rate: Every(l.Interval)})
-	return OfGate(l, g, NewLevel("gate", g), NewLevel("middle", middle, quota), NewLevel("top", top))
+	s := OfGate(l, g, NewLevel("gate", g), NewLevel("middle", middle, quota), NewLevel("top", top))
+	s.Beside = Beside(tb, l, top, 1)
+	return s
 }
 
 // plenty is more than the calls of a scene take.
@@ -104,7 +108,9 @@ func withFarQuotaAndParent(tb testing.TB, l Limits) *Subject {
 	cfg.Parent = parent
 	f := farQuota(tb, cfg)
 	f.levels = append(f.levels, NewLevel("parent", parent))
-	return f.subject(l)
+	s := f.subject(l)
+	s.Beside = Beside(tb, l, parent, 1)
+	return s
 }
 
 // A farGate is a gate with a quota that is far away, and its path.
@@ -260,7 +266,9 @@ func besideShutdown(tb testing.TB, l Limits) *Subject {
 		}
 	}
 	parent.Resume()
-	return OfGate(l, g, NewLevel("gate", g), NewLevel("parent", parent))
+	s := OfGate(l, g, NewLevel("gate", g), NewLevel("parent", parent))
+	s.Beside = Beside(tb, l, parent, 1)
+	return s
 }
 
 // changed has had other rates and another limit before, and a call that started.

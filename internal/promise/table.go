@@ -14,6 +14,7 @@ var Promises = []Promise{
 	{"paid_retries", "Retries are paid for.", paidRetries},
 	{"server_wait", "No longer than MaxServerWait.", serverWait},
 	{"throughput", "No standstill.", throughput},
+	{"fair", "Fair shares.", fair},
 }
 
 // noRate, highRate, oneRoute and onePacer are why some features cannot meet some promises.
@@ -42,6 +43,7 @@ var Features = []Feature{
 	{Name: "real_clock", Says: "the same on the real clock", Runs: []string{".", "sluicehttp", "sluiceredis", "sluiceredis/rueidisclient"}, Real: true},
 	{Name: "parent", Says: "both limits also in a parent", Runs: []string{"."}},
 	{Name: "grandparent", Says: "three generations, each with other limits", Runs: []string{"."}},
+	{Name: "class", Says: "a gate for users in one of weight 15, and a batch whose calls wait", Runs: []string{"."}},
 	{Name: "quota", Says: "two quotas in this process", Runs: []string{"."}},
 	{Name: "quota_far_away", Says: "a quota that is a round trip away, and one that is not", Runs: []string{"."}},
 	{Name: "far_quota_parent", Says: "the same with a parent whose limits change meanwhile", Runs: []string{"."}},
@@ -87,6 +89,9 @@ var Features = []Feature{
 	{Name: "learned", Says: "a gate that has learned", Runs: []string{"."}},
 	{Name: "learned_no_rate", Says: "the same and no rate", Runs: []string{"."}, Never: noRate},
 	{Name: "learned_parent", Says: "the same and both limits also in a parent", Runs: []string{"."}},
+	{Name: "account", Says: "a gate below one with Adaptive.Children", Runs: []string{"."}},
+	{Name: "account_no_rate", Says: "the same and no rate", Runs: []string{"."}, Never: noRate},
+	{Name: "account_learned", Says: "a gate below one that has learned from its calls", Runs: []string{"."}},
 	{Name: "learned_quota", Says: "the same and two quotas", Runs: []string{"."}},
 	{Name: "learned_cost", Says: "the same and calls with a cost", Runs: []string{"."}},
 	{Name: "learned_costs", Says: "the same and amounts of two units", Runs: []string{"."}},
@@ -107,8 +112,10 @@ var Features = []Feature{
 	{Name: "http_cost", Says: "requests that take tokens, settled when they end", Runs: []string{"sluicehttp"}},
 	{Name: "http_no_rate", Says: "requests, and no rate", Runs: []string{"sluicehttp"}, Never: noRate},
 	{Name: "http_route", Says: "requests of one route of several, whose limits are found to be its own", Runs: []string{"sluicehttp"}, Never: oneRoute},
+	{Name: "http_claimant", Says: "requests of a claimant of a class", Runs: []string{"sluicehttp"}},
 	{Name: "http_2", Says: "requests over HTTP/2", Runs: []string{"sluicehttp"}},
 	{Name: "grpc", Says: "calls of gRPC", Runs: []string{"sluicegrpc"}},
+	{Name: "grpc_claimant", Says: "calls of gRPC by a claimant of a class", Runs: []string{"sluicegrpc"}},
 	{Name: "grpc_stream", Says: "streams of gRPC", Runs: []string{"sluicegrpc"}},
 	{Name: "grpc_client_stream", Says: "streams of gRPC on which the client sends several messages", Runs: []string{"sluicegrpc"}},
 	{Name: "grpc_cost", Says: "calls of gRPC that take tokens, settled when they end", Runs: []string{"sluicegrpc"}},

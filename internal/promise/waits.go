@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/sluice-go/sluice"
@@ -182,7 +183,8 @@ func noHerdAfterServerWait(c *check, callers int) {
 
 // awaitPause waits until a gate is paused, or until the pause must be over.
 func (x *crowd) awaitPause(end time.Duration) {
-	for x.s.Levels[0].Stats().PausedUntil.IsZero() && x.ctx.Err() == nil && x.now() < end {
+	paused := func(l *Level) bool { return !l.Stats().PausedUntil.IsZero() }
+	for !slices.ContainsFunc(x.s.Levels, paused) && x.ctx.Err() == nil && x.now() < end {
 		x.sleep(50 * time.Microsecond)
 	}
 	if !x.real && x.now() >= end {

@@ -25,14 +25,14 @@ type Request struct {
 	// It is for callers that ask.
 	Came time.Time
 
-	// Below, if set, is the queue at whose head the caller waits until then. This queue is its
-	// Behind.Above.
-	Below *Queue
-
 	// Refused is the number of times the server has throttled the call that wants to leave again, 0
 	// if it goes behind all that wait. First is when it was first sent. See again.go.
 	Refused int
 	First   time.Time
+
+	// Flow, if set, is the flow of the queue at whose head the caller waits until then. This queue is its
+	// Behind.Above.
+	Flow *Flow
 
 	// Label, if not 0, is for TurnAway.
 	Label uint32
@@ -54,7 +54,7 @@ type Receipt struct {
 	Up  []uint32 // of others, for a caller that asks; nil if there are none
 }
 
-// receipt returns that of the caller that Admit has just let through.
+// receipt returns the receipt of the caller that Admit has just let through.
 func (q *Queue) receipt() uint32 {
 	if !q.hands {
 		return 0
@@ -150,8 +150,18 @@ func (q *Queue) admitOrQueue(ctx context.Context, r *Request, g *Grant) (w *Wait
 		now = q.Now()
 	}
 	place, ahead := q.back, q.weight.value()
-	if r.Refused > 0 {
+	tag := 0.
+	if r.Flow != nil {
+		tag = q.tagOf(r.Flow)
+	}
+	switch {
+	case r.Refused > 0:
 		place, ahead = q.behindWhom(r)
+		if place.hasFlow() {
+			tag = place.rare.flow.tag // whatever it is: this is its place
+		}
+	case r.Flow != nil && place != nil:
+		place, ahead = q.placeOf(tag)
 	}
 	w, err = q.newEntry(now, r, done, deadline, ahead)
 	switch {
@@ -166,25 +176,33 @@ func (q *Queue) admitOrQueue(ctx context.Context, r *Request, g *Grant) (w *Wait
 		q.cfg.Waits(ctx, r.N)
 		return q.admitOrQueue(ctx, r, g) // perhaps it need not wait any more
 	}
+	if r.Flow != nil {
+		r.Flow.tag = tag
+	}
 	q.enter(now, r, w, place)
 	return w, now, nil
 }
 
-// enter puts w, the entry of r, into the queue behind place, nil if that is empty.
+// enter puts w, the entry of r, into the queue behind place, nil if it is the first.
 func (q *Queue) enter(now time.Duration, r *Request, w, place *Waiter) {
 	head := q.front
-	if place == q.back {
+	switch {
+	case place == q.back:
 		q.push(w)
-	} else {
+	case place == nil:
+		q.overtake(w)
+	case r.Flow != nil && r.Refused == 0:
+		q.link(place, w) // those overtaken are looked at after the next change
+	default:
 		q.pushBehind(now, place, w)
 	}
 	if w.listed {
 		q.hurry(now, w)
 	}
-	if r.Below != nil {
+	if r.Flow != nil {
 		q.cfg.Behind.noteBelow(Forever)
 		q.foresee(now, q.found())
-		q.failIn(r.Below)
+		q.failIn(r.Flow.Below)
 	}
 	if q.front == w && r.Ask != nil {
 		w.rare.first = true // since it came, also if that should have been earlier
@@ -269,7 +287,7 @@ func (w *Waiter) setRequest(r *Request, d deadline, q *Queue, now time.Duration)
 		return
 	}
 	w.more().ask, w.rare.asking, w.rare.stop = r.Ask, r.asking, r.stop
-	w.rare.patience, w.rare.announced, w.rare.below, w.rare.label = r.Patience, r.announced, r.Below, r.Label
+	w.rare.patience, w.rare.announced, w.rare.flow, w.rare.label = r.Patience, r.announced, r.Flow, r.Label
 	if w.rare.refused = int32(min(r.Refused, math.MaxInt32)); r.Refused > 0 {
 		w.rare.left = r.First.Sub(q.epoch)
 	}

@@ -59,9 +59,20 @@ func (w *Waiter) refusedBefore(first time.Duration) bool {
 // pushBehind adds w behind p, which is not the last one, and ends the waits that become hopeless
 // by that.
 func (q *Queue) pushBehind(now time.Duration, p, w *Waiter) {
+	q.link(p, w)
+	q.failHopeless(now)
+}
+
+// link adds w behind p.
+func (q *Queue) link(p, w *Waiter) {
+	if p == q.back {
+		q.push(w)
+		return
+	}
 	w.prev, w.next = p, p.next
 	p.next, w.next.prev = w, w
 	q.length++
+	q.countFlow(w, 1)
 	q.heaviest = max(q.heaviest, w.n)
 	w.seq = p.seq // whose slot, if there is one, is the last before it
 	if w.bounded() {
@@ -73,7 +84,6 @@ func (q *Queue) pushBehind(now time.Duration, p, w *Waiter) {
 		q.bounds.index.insert(w, q.cfg.Weigh(w.n))
 	}
 	q.weight.add(q.cfg.Weigh(w.n))
-	q.failHopeless(now)
 }
 
 // insert is called for w, of that cost, which has come between others and has no slot.

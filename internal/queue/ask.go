@@ -106,6 +106,7 @@ func (q *Queue) askFor(w *Waiter) (ended bool, err error) {
 	now := q.Now()
 	switch {
 	case err == nil && wait.For == 0:
+		q.served(w)
 		w.rare.grant = Grant{now, wait.Receipt}
 		// It may have been failed while it asked. It keeps the units it was given all the same:
 		// decided once, in favor of the admission.
@@ -127,6 +128,9 @@ func (q *Queue) askFor(w *Waiter) (ended bool, err error) {
 		}
 		if err == nil {
 			q.foresee(now, wait.sureAt(now))
+			if q.yields(w) {
+				q.Advance(now)
+			}
 			q.failBehind(now)
 			return false, nil
 		}
@@ -200,8 +204,9 @@ func (q *Queue) ask(w *Waiter) (wait Wait, err error) {
 	if r.maxAt != Forever {
 		turn.Left = max(0, r.maxAt-now)
 	}
-	r.since, r.due = Forever, turn.Due
+	r.since, r.due, r.inAsk = Forever, turn.Due, true
 	q.unlocked(w, func() { wait, err = r.ask(r.asking, turn) })
+	r.inAsk = false
 	wait.For = max(0, wait.For)
 	return wait, err
 }
@@ -231,12 +236,17 @@ func (q *Queue) ask(w *Waiter) (wait Wait, err error) {
 // A Behind is the part of a queue by which callers behind a head that asks share the knowledge of
 // the head.
 type Behind struct {
-	// Above is the queue in which the callers of this one ask, with Request.Below, or nil. It is
+	// Above is the queue in which the callers of this one ask, with Request.Flow, or nil. It is
 	// fixed, has a Behind, and there is no circle.
 	Above *Queue
 
 	// sure is the instant before which no caller leaves for sure; 0 if that is not known.
 	sure atomic.Int64
+
+	// These are guarded by the lock of the queue, see fair.go: the virtual time, and how many entries have a
+	// flow.
+	virtual float64
+	flows   int32
 
 	// soonestBelow: no bound in a queue below, whose head waits here, is earlier; those of entries
 	// that have left may be. In instants of this queue. 0: no head of another has waited here.
@@ -326,8 +336,8 @@ func (q *Queue) failBelow(now, at time.Duration) {
 	}
 	b.soonestBelow.Store(math.MaxInt64)
 	for w := q.front; w != nil; w = w.next {
-		if w.rare != nil && w.rare.below != nil {
-			q.failIn(w.rare.below)
+		if w.hasFlow() {
+			q.failIn(w.rare.flow.Below)
 		}
 	}
 }

@@ -42,6 +42,7 @@
 //	reserve.go   entries without a goroutine
 //	again.go     callers that the server has refused
 //	away.go      callers that are to wait in another queue
+//	fair.go      callers that are the heads of other queues, in the order of fair shares
 //	wait.go      how goroutines wait and are woken: one loop for all
 //	clock.go     one timer for many queues
 //	ask.go       callers whose limits must block to answer, and what those behind them know
@@ -210,6 +211,7 @@ func (q *Queue) push(w *Waiter) {
 	if q.cfg.Untimed { // then these are not needed
 		return
 	}
+	q.countFlow(w, 1)
 	q.seq++
 	w.seq = q.seq
 	if q.bounds != nil || w.rare != nil || w.wake == nil {
@@ -224,6 +226,7 @@ func (q *Queue) push(w *Waiter) {
 func (q *Queue) remove(w *Waiter) {
 	q.length--
 	if !q.cfg.Untimed {
+		q.countFlow(w, -1)
 		q.weight.sub(q.cfg.Weigh(w.n))
 		if q.bounds != nil {
 			q.forgetBound(w)

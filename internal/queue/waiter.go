@@ -55,12 +55,13 @@ type rare struct {
 	first     bool               // it is, or has been, at the head
 	announced bool               // Config.Waits was called
 	paced     bool               // see Wait
+	inAsk     bool               // ask is being called
 	since     time.Duration      // when it came, got to the head or was woken to ask; Forever: not since it asked
 	due       time.Duration      // when it is to ask again, or was to when it asked
 	by        *Bell              // of the limit that rejected it when it asked, or nil
 	grant     Grant              // what it was given; it may have failed while it asked
 	bells     []hung             // the bells it is registered at
-	below     *Queue             // at the head of which it waits, or nil
+	flow      *Flow              // of the queue at whose head it waits, or nil
 
 	label   uint32        // see Request.Label
 	refused int32         // see Request.Refused
