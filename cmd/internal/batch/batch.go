@@ -32,7 +32,7 @@ func run(args []string, stdin, stdout, stderr *os.File) (status int, err error) 
 		return 0, err
 	}
 	defer in.close()
-	if cli.IsTerminal(in.file) && !o.quiet {
+	if in.file != nil && cli.IsTerminal(in.file) && !o.quiet {
 		fmt.Fprintln(stderr, name+": type the items, one per line; Ctrl-D ends them")
 	}
 	if o.dryRun {

@@ -9,7 +9,7 @@ const name = cli.Program + " batch"
 var Command = &cli.Command{
 	Name:  "batch",
 	Short: "runs a command, or makes an HTTP call, for each line of a file, at a steady rate",
-	Usage: []string{"[flags] -- command {} ...", "[flags] -url https://host/{}"},
+	Usage: []string{"[flags] -- command {} ...", "[flags] command {} ... ::: item ...", "[flags] -url https://host/{} [::: item ...]"},
 	Examples: []cli.Example{
 		{What: "three commands, two per second", Line: `printf '%s\n' a b c | sluice batch -rate 2/s -- echo {}`},
 		{What: "as often as the server allows; killed at any time, it goes on where it was", Line: `sluice batch -in ids.txt -log run.jsonl -resume -url 'https://api.example.com/{}'`},
@@ -35,6 +35,9 @@ var Command = &cli.Command{
 		{
 			Title: "Commands",
 			Text: `
+The arguments behind ::: are the items, as in GNU parallel, and neither -in nor stdin is read. Behind
+-- it has no meaning: there it is an argument of the command.
+
 A command without placeholders gets the item as its last argument. Commands run without a shell,
 so an item is always one argument. With a shell, pass the item as an argument of its own:
 

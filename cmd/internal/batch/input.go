@@ -15,7 +15,8 @@ const unknown = -1
 
 // An input is where items come from.
 type input struct {
-	file    *os.File
+	file    *os.File // nil if the items were given on the command line
+	from    io.Reader
 	end     byte         // of a line
 	each    int          // lines that are an item
 	crlf    bool         // a carriage return before it is part of the end
@@ -24,19 +25,27 @@ type input struct {
 	failure atomic.Pointer[error]
 }
 
-// openInput opens the input and, if it is a file, counts its items.
+// openInput opens the input and, if it is a file or was given on the command line, counts its
+// items. Stdin is not touched if the items are elsewhere.
 func openInput(o options, stdin *os.File) (*input, error) {
-	in := &input{file: stdin, end: '\n', each: max(1, o.shape.n), crlf: o.crlf}
+	in := &input{file: stdin, from: stdin, end: '\n', each: max(1, o.shape.n), crlf: o.crlf}
 	if o.null {
 		in.end = 0
 	}
 	in.total.Store(unknown)
+	if o.given != nil {
+		all := strings.Join(o.given, "\x00")
+		in.file, in.from = nil, strings.NewReader(all)
+		in.total.Store(in.count())
+		in.from = strings.NewReader(all)
+		return in, nil
+	}
 	if o.in != "-" {
 		file, err := os.Open(o.in)
 		if err != nil {
 			return nil, fmt.Errorf("-in: %w", err)
 		}
-		in.file = file
+		in.file, in.from = file, file
 	}
 	info, err := in.file.Stat()
 	if err == nil && info.IsDir() {
@@ -49,10 +58,7 @@ func openInput(o options, stdin *os.File) (*input, error) {
 	if err != nil {
 		return in, nil
 	}
-	n := int64(0)
-	for items := range in.read() {
-		n += int64(len(items))
-	}
+	n := in.count()
 	if err := in.err(); err != nil {
 		return nil, err
 	}
@@ -63,11 +69,19 @@ func openInput(o options, stdin *os.File) (*input, error) {
 	return in, nil
 }
 
+// count reads the items to the end, or to an error, and returns how many there are.
+func (in *input) count() (n int64) {
+	for items := range in.read() {
+		n += int64(len(items))
+	}
+	return n
+}
+
 // read yields the items to the end, or to an error, for which see err: as many at once as
 // have come.
 func (in *input) read() iter.Seq[[]string] {
 	return func(yield func([]string) bool) {
-		r := bufio.NewReaderSize(in.file, atOnce)
+		r := bufio.NewReaderSize(in.from, atOnce)
 		end := string(rune(in.end))
 		var lines, items []string
 		size := 0
@@ -174,5 +188,9 @@ func (in *input) err() error {
 	return nil
 }
 
-// close closes the file. What was read of it is read.
-func (in *input) close() { in.file.Close() }
+// close closes the file, if there is one. What was read of it is read.
+func (in *input) close() {
+	if in.file != nil {
+		in.file.Close()
+	}
+}

@@ -336,7 +336,7 @@ func (j *job) report(status int, why error, args []string) string {
 	case status == cli.ExitPipe && j.log.Log == nil: // as with any program before head(1)
 	case j.log.Log == nil:
 		text += name + ": there is no -log, so it cannot be resumed\n"
-	case j.o.in == "-":
+	case j.in.file != nil && j.o.in == "-":
 		text += name + ": resume it, with the same input, by\n\t" + cli.ResumeCommand(args, j.o.mode != batch.Fresh) + "\n"
 	default:
 		text += name + ": resume it by\n\t" + cli.ResumeCommand(args, j.o.mode != batch.Fresh) + "\n"

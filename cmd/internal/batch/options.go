@@ -28,7 +28,8 @@ type options struct {
 	halt      batch.Halt
 	aside     int // of batch.Aside
 	asideWait bool
-	in        string // "-" for stdin
+	in        string   // "-" for stdin
+	given     []string // items of the command line, in place of in; nil for none
 	null      bool
 	crlf      bool
 	shape     shape
@@ -199,13 +200,22 @@ func (f *flags) check(args []string) (options, error) {
 	if o.aside == 0 || !given["url"] && !given["aside"] {
 		o.aside = -1
 	}
+	command, items, err := cutItems(args, f.set.Args())
+	switch {
+	case err != nil:
+		return o, err
+	case items != nil && given["in"]:
+		return o, errors.New("-in and items behind \":::\": give only one of them")
+	case items != nil:
+		o.given, o.null = items, true // an argument has no NUL
+	}
 	o.shape.colsep = strings.ReplaceAll(o.shape.colsep, `\t`, "\t")
 	if o.shape.end = "\n"; o.null {
 		o.shape.end = "\x00"
 	}
 	o.shape.joint = " "
 	if given["url"] {
-		if command := f.set.Args(); len(command) > 0 {
+		if len(command) > 0 {
 			return o, fmt.Errorf("-url and a command, %q: give only one of them", command[0])
 		}
 		o.shape.joint = ","
@@ -227,29 +237,30 @@ func (f *flags) check(args []string) (options, error) {
 	if err := o.retryOn.within(1, 255); err != nil {
 		return o, err
 	}
-	if err := foreign(args, f.set.Args()); err != nil {
-		return o, err
-	}
-	o.task, err = newCommand(f.set.Args(), o.shape.numbered())
+	o.task, err = newCommand(command, o.shape.numbered())
 	return o, err
 }
 
-// foreign returns an error if a command has the items of GNU parallel behind it. A command that
-// begins after -- may have them.
-func foreign(args, command []string) error {
-	i := slices.IndexFunc(command, func(arg string) bool { return slices.Contains([]string{":::", ":::+", "::::", "::::+"}, arg) })
+// sources are what begins the items of a command line in GNU parallel.
+var sources = []string{":::", ":::+", "::::", "::::+"}
+
+// cutItems takes the items behind ::: off a command. It returns nil if there are none. What
+// follows -- is a command with all that is in it, as another parallel and its items.
+func cutItems(args, command []string) (rest, items []string, err error) {
+	i := slices.IndexFunc(command, func(arg string) bool { return slices.Contains(sources, arg) })
 	if before := len(args) - len(command) - 1; i < 0 || before >= 0 && args[before] == "--" {
-		return nil
+		return command, nil, nil
 	}
-	first, more := command[:i], command[i+1:]
-	meant := "printf '%s\\n' " + cli.QuoteAll(more[:min(len(more), 3)])
-	if len(more) > 3 {
-		meant += " …"
+	rest, items = command[:i], command[i+1:]
+	switch more := slices.IndexFunc(items, func(arg string) bool { return slices.Contains(sources, arg) }); {
+	case strings.HasPrefix(command[i], "::::"):
+		return nil, nil, fmt.Errorf("files with items are read by -in or from stdin, not from behind %q: did you mean\n\tcat %s | sluice batch -- %s", command[i], cli.QuoteAll(items), cli.QuoteAll(rest))
+	case command[i] != ":::" || more >= 0:
+		return nil, nil, errors.New("there can be only one list of items: write each combination as a line of the input, with -colsep")
+	case len(items) == 0:
+		return nil, nil, errors.New("no items follow \":::\"")
 	}
-	if strings.HasPrefix(command[i], "::::") {
-		meant = "cat " + cli.QuoteAll(more)
-	}
-	return fmt.Errorf("items are read from stdin or -in, not from behind %q: did you mean\n\t%s | sluice batch -- %s", command[i], meant, cli.QuoteAll(first))
+	return rest, items, nil
 }
 
 // mode is what -resume and the like ask for.

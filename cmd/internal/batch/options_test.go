@@ -33,6 +33,19 @@ func TestParseOptions(t *testing.T) {
 	}
 }
 
+// The items behind ::: are no arguments of the command, which -url has none of.
+func TestParseOptions_Items(t *testing.T) {
+	for _, args := range []string{"-jobs 2 echo x {} ::: a b", "-url http://h/{} ::: a b"} {
+		o, err := parseOptions(strings.Fields(args))
+		if err != nil || strings.Join(o.given, " ") != "a b" {
+			t.Errorf("%s: %q, %v", args, o.given, err)
+		}
+		if c, ok := o.task.(command); ok && strings.Join(c.args, " ") != "echo x {}" {
+			t.Errorf("%s: %q", args, c.args)
+		}
+	}
+}
+
 // Behind -- a command may have the items of GNU parallel.
 func TestParseOptions_Parallel(t *testing.T) {
 	if o, err := parseOptions(strings.Fields("-- parallel echo ::: a {}")); err != nil || len(o.task.(command).args) != 5 {
@@ -49,7 +62,7 @@ func TestParseOptionsRefuses(t *testing.T) {
 		"-url http://h/": "no {}", "-url ftp://h/{}": "want http", "-url {}/x -method G?T": "-url", "-url host/{}": "want http",
 		"-method PUT -- x": "-method without -url", "-header A:b -- x": "-header without -url", "-url http://h/{} -header x": "Name: value",
 		"-bogus": "bogus", "-rate 5 -- x": "did you mean 5/s?", "-rate 0.5/s -- x": "did you mean 1/2s?", "-timeout 5 -- x": "did you mean 5s?",
-		"echo {} ::: a b": "did you mean\n\tprintf '%s\\n' a b | sluice batch -- echo '{}'", "echo ::: 1 2 3 4": "1 2 3 … |", "echo :::: f g": "cat f g | sluice batch -- echo",
+		"echo ::: a ::: b": "only one list", "echo :::+ a": "only one list", "echo :::": "no items follow", "::: a": "give a command", "-in f echo ::: a": "only one of them", "-url http://h/{} x ::: a": "only one of them", "echo :::: f g": "cat f g | sluice batch -- echo",
 		"-max-time -1s -url http://h/{}": "-max-time -1s", "-max-time 1s -- x": "without -url", "-max-body 1M -- x": "without -url", "-max-body much -url http://h/{}": "want bytes",
 		"-line-buffer -ordered -- x": "only one", "-line-buffer -results d -- x": "only one", "-line-buffer -url http://h/{}": "for commands",
 		"-retry-on x -- x": "want statuses", "-retry-on 75,,76 -- x": "want statuses", "-retry-on 9-3 -- x": "want statuses", "-retry-on 0 -- x": "0 is not from 1", "-retry-on 75-256 -- x": "256 is not",
