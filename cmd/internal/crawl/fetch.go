@@ -2,7 +2,6 @@ package crawl
 
 import (
 	"bufio"
-	"context"
 	"crypto/tls"
 	"errors"
 	"io"
@@ -62,8 +61,6 @@ func (a answer) cause() string {
 		return name.Err
 	case errors.As(a.err, &system):
 		return system.Error()
-	case errors.Is(a.err, context.DeadlineExceeded):
-		return "no answer within -timeout"
 	case errors.As(a.err, &address):
 		return address.Err.Error()
 	}
@@ -78,9 +75,9 @@ const sniffed = 512
 // get makes one request. want says how many bytes of the answer to read; it reads one more,
 // to know whether there is more.
 func (c *crawler) get(address string, want func(*http.Response) int64) (a answer) {
-	ctx, cancel := context.WithTimeout(c.calls, c.o.timeout)
-	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
+	v := c.vigil()
+	defer v.end()
+	req, err := http.NewRequestWithContext(v.ctx, http.MethodGet, address, nil)
 	if err != nil {
 		return answer{err: errors.Join(errRequest, err)}
 	}
@@ -88,10 +85,11 @@ func (c *crawler) get(address string, want func(*http.Response) int64) (a answer
 	req.Header.Set("User-Agent", c.o.agent)
 	resp, err := c.client.Do(req)
 	if err != nil {
-		return answer{err: err}
+		return answer{err: v.cause(err)}
 	}
+	v.answered()
 	defer resp.Body.Close()
-	body := bufio.NewReaderSize(resp.Body, sniffed)
+	body := bufio.NewReaderSize(watched{resp.Body, v}, sniffed)
 	if resp.StatusCode/100 == 2 && strings.TrimSpace(resp.Header.Get("Content-Type")) == "" {
 		// What it looks like, as browsers see it; but not the charset, which is a guess.
 		begin, _ := body.Peek(sniffed) // an error comes again
@@ -106,6 +104,7 @@ func (c *crawler) get(address string, want func(*http.Response) int64) (a answer
 		return a
 	}
 	a.body, a.err = io.ReadAll(io.LimitReader(body, most+1))
+	a.err = v.cause(a.err)
 	if int64(len(a.body)) > most {
 		a.body, a.cut = a.body[:most], true
 	}

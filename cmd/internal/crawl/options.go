@@ -27,7 +27,8 @@ type options struct {
 	jobs       int64
 	rate       sluice.Rate // of all hosts together
 	maxWait    time.Duration
-	timeout    time.Duration
+	timeout    time.Duration // of silence
+	maxTime    time.Duration // of a request
 
 	depth     int
 	pages     int
@@ -65,7 +66,8 @@ func newFlags(o *options) *cli.Flags {
 			return err
 		}
 	}
-	o.delay, o.maxDelay, o.maxWait, o.timeout, o.maxBody = time.Second, 30*time.Second, time.Minute, 30*time.Second, 2<<20
+	o.delay, o.maxDelay, o.maxWait, o.maxBody = time.Second, 30*time.Second, time.Minute, 2<<20
+	o.timeout, o.maxTime = 30*time.Second, 5*time.Minute
 	f.Group("Pages")
 	f.Int(&o.depth, "depth", 4, "how many `links` to follow from the first pages")
 	f.Int(&o.pages, "pages", 1000, "how many `pages` to fetch in total")
@@ -89,7 +91,8 @@ func newFlags(o *options) *cli.Flags {
 	f.Var(cli.Rate(&o.rate), "rate", "how often requests to all hosts together may start: a `rate` such as 50/s\nThe default is auto, which is no limit.")
 
 	f.Group("Failures")
-	f.Var(cli.Duration(&o.timeout), "timeout", "the longest `time` that a request may take")
+	f.Var(cli.Duration(&o.timeout), "timeout", "the longest `time` that a server may be silent\nBefore the header of a page and within its body.")
+	f.Var(cli.Duration(&o.maxTime), "max-time", "the longest `time` that a request may take, to the end of the body")
 	f.Var(cli.Duration(&o.maxWait), "max-wait", "the longest `wait` that a server may ask for\nHosts that ask for more are left for -resume.")
 
 	f.Group("Output")
@@ -152,7 +155,7 @@ func (o options) check() error {
 	for _, d := range []struct {
 		name  string
 		value time.Duration
-	}{{"max-delay", o.maxDelay}, {"max-wait", o.maxWait}, {"timeout", o.timeout}} {
+	}{{"max-delay", o.maxDelay}, {"max-wait", o.maxWait}, {"timeout", o.timeout}, {"max-time", o.maxTime}} {
 		if d.value <= 0 {
 			return fmt.Errorf("-%s %v: must be above 0", d.name, d.value)
 		}

@@ -34,6 +34,7 @@ func TestParseOptionsRefuses(t *testing.T) {
 		"-max-delay 0s":                   "-max-delay 0s",
 		"-max-wait 0s":                    "-max-wait 0s",
 		"-timeout 0s":                     "-timeout 0s",
+		"-max-time 0s":                    "-max-time 0s",
 		"-delay 31s":                      "longer than -max-delay",
 		"-per-host 0":                     "-per-host 0",
 		"-jobs -1":                        "-jobs -1",
