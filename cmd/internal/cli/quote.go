@@ -68,8 +68,11 @@ func ResumeCommand(args []string, resuming bool) string {
 var login = regexp.MustCompile(`://[^/?#]*@`)
 
 // hide replaces the value of a header field that may be a secret: what is printed may end
-// up in the log of a build server.
+// up in the log of a build server. @ begins the name of a file, which is none.
 func hide(field string, before bool) (shown string, hidden bool) {
+	if strings.HasPrefix(field, "@") {
+		return field, before
+	}
 	name, _, _ := strings.Cut(field, ":")
 	for _, word := range []string{"auth", "cookie", "token", "key", "secret", "password", "credential", "session"} {
 		if strings.Contains(strings.ToLower(name), word) {

@@ -51,8 +51,8 @@ func TestPassing(t *testing.T) {
 
 // A hint that may end up in the log of a build server has no secrets.
 func TestResumeCommand_HidesSecrets(t *testing.T) {
-	args := []string{"./sluice", "batch", "-header", "Authorization: Bearer SECRET", "--header=X-Api-Key: SECRET", "-header", "Accept: text/csv", "-url", "https://me:SECRET@host/{}"}
-	want := "./sluice batch -resume -header 'Authorization: (hidden)' '--header=X-Api-Key: (hidden)' -header 'Accept: text/csv' -url 'https://(hidden)@host/{}'\n\t(with the values that are hidden)"
+	args := []string{"./sluice", "batch", "-header", "Authorization: Bearer SECRET", "--header=X-Api-Key: SECRET", "-header", "Accept: text/csv", "-header", "@cookies.txt", "-url", "https://me:SECRET@host/{}"}
+	want := "./sluice batch -resume -header 'Authorization: (hidden)' '--header=X-Api-Key: (hidden)' -header 'Accept: text/csv' -header @cookies.txt -url 'https://(hidden)@host/{}'\n\t(with the values that are hidden)"
 	if got := ResumeCommand(args, false); got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}

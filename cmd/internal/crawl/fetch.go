@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"net/url"
@@ -82,6 +83,7 @@ func (c *crawler) get(address string, want func(*http.Response) int64) (a answer
 		return answer{err: errors.Join(errRequest, err)}
 	}
 	req.Body = once{} // see there
+	maps.Copy(req.Header, c.o.headerFor(req.URL))
 	req.Header.Set("User-Agent", c.o.agent)
 	resp, err := c.client.Do(req)
 	if err != nil {

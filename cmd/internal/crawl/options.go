@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"net/http"
 	"net/url"
 	"regexp"
 	"slices"
@@ -45,6 +46,7 @@ type options struct {
 	resume bool
 	bodies bool
 	agent  string
+	header http.Header // nil for none, see headerFor
 	quiet  bool
 
 	live      string // an address, "" for none
@@ -105,6 +107,7 @@ func newFlags(o *options) *cli.Flags {
 
 	f.Group("Identity")
 	f.String(&o.agent, "agent", "sluice-crawler/1 (+https://github.com/sluice-go/sluice)", "the User-Agent\nrobots.txt is read for its `name` before the slash.")
+	f.Func("header", "a `header` field such as 'Accept-Language: de', or @ and a file with one on each line; may be repeated\nSuch as a Cookie. Only the sites of the addresses that are given get it, without those that they redirect or link to, and over http only if an address is one of http.", o.addHeader)
 
 	cli.LiveFlags(f, &o.live, &o.liveToken, "the hosts while they are crawled", "pause the crawl and change its rate and jobs")
 	return f
@@ -135,6 +138,9 @@ func parseOptions(args []string) (o options, err error) {
 		}
 	case o.dir == "":
 		o.dir = defaultDir
+	}
+	if o.header != nil && len(o.seeds) == 0 {
+		return options{}, fmt.Errorf("%w: -header is for the sites of addresses: give them, with -resume, too", cli.ErrUsage)
 	}
 	if err := o.check(); err != nil {
 		return options{}, fmt.Errorf("%w: %w", cli.ErrUsage, err)
