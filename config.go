@@ -152,6 +152,7 @@ func newGate(cfg Config) (*Gate, error) {
 	if len(g.steps) == 0 && g.semaphore == nil && !g.observed {
 		g.open = g.direct
 	}
+	g.behind.Count = g.shareUnit().of
 	g.queue.Init((*admitter)(g), queueConfig(g))
 	g.flow = queue.Flow{Below: &g.queue, Weight: cfg.Weight}
 	if g.parent != nil {
@@ -220,7 +221,6 @@ func queueConfig(g *Gate) queue.Config {
 		GiveUp:     r.giveUp,
 		Blame:      r.blame,
 		Weigh:      g.rateUnit.of,
-		Count:      g.shareUnit().of,
 		Fine:       g.schedule.Fine,
 		Hold:       g.schedule.Hold,
 		Latch:      r,

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"math/rand/v2"
 	"slices"
 	"sync"
 	"testing"
@@ -39,7 +40,9 @@ func newBacklog(t *testing.T) *backlog {
 	return b
 }
 
-// of adds n callers of g, whose calls of a cost take a while.
+// of adds n callers of g, whose calls of a cost take a while, and end one after the other: of permits
+// that become free at the same instant the second goes to another gate, because only the head of each
+// waits for them.
 func (b *backlog) of(g *sluice.Gate, n int, cost int64, takes time.Duration) {
 	for range n {
 		b.all.Go(func() {
@@ -48,7 +51,7 @@ func (b *backlog) of(g *sluice.Gate, n int, cost int64, takes time.Duration) {
 				if err != nil {
 					return
 				}
-				time.Sleep(takes)
+				time.Sleep(takes + rand.N(takes/50+1))
 				p.Release()
 			}
 		})

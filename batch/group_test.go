@@ -191,9 +191,9 @@ func TestAside(t *testing.T) {
 		why   error
 	}{
 		{"another host works", Aside{}, "ab", func(name string, _ time.Duration) bool { return name == "b" },
-			"a 1.201s, a 3.368s failing, a aside 86 from 3.368 to 3.368; a failed 14 from 0.101 to 3.368; b 100 from 0.073 to 4.283", nil},
+			"a 1.201s, a 3.318s failing, a aside 86 from 3.318 to 3.318; a failed 14 from 0.101 to 3.318; b 100 from 0.073 to 4.262", nil},
 		{"wait", Aside{Wait: true}, "ab", func(name string, at time.Duration) bool { return name == "b" || at > time.Minute },
-			"a 1.201s, a 3.368s, a 7.468s, a 15.568s, a 31.668s, a 1m3.768s back, a 83 from 63.768 to 67.868; a failed 17 from 0.101 to 31.668; b 100 from 0.073 to 4.283", nil},
+			"a 1.201s, a 3.318s, a 7.418s, a 15.518s, a 31.618s, a 1m3.718s back, a 83 from 63.718 to 67.818; a failed 17 from 0.101 to 31.618; b 100 from 0.073 to 4.262", nil},
 		{"nothing works", Aside{}, "a", down,
 			"a 1.201s, a failed 14 from 0.101 to 3.301; a unfinished 86 from 3.301 to 3.301", ErrHalted},
 		{"it worked, and is back in time", Aside{}, "a", func(_ string, at time.Duration) bool { return at < time.Second || at > 10*time.Second },

@@ -100,9 +100,6 @@ type Config struct {
 	// wait has ended, and the panic propagates.
 	Waits func(ctx context.Context, n int64)
 
-	// Count, if set, returns what a call of n takes of the share of its flow; it is n otherwise.
-	Count func(n int64) int64
-
 	// Behind, if set, is the queue's own. It is for queues whose callers ask.
 	Behind *Behind
 

@@ -240,6 +240,10 @@ type Behind struct {
 	// fixed, has a Behind, and there is no circle.
 	Above *Queue
 
+	// Count, if set, returns what a call of n takes of the share of its flow; it is n otherwise. It is
+	// fixed.
+	Count func(n int64) int64
+
 	// sure is the instant before which no caller leaves for sure; 0 if that is not known.
 	sure atomic.Int64
 

@@ -44,8 +44,8 @@ func (q *Queue) tagOf(f *Flow) float64 { return max(q.cfg.Behind.virtual, f.fini
 
 // cost returns what a call of n takes of the share of f.
 func (q *Queue) cost(f *Flow, n int64) float64 {
-	if q.cfg.Count != nil {
-		n = q.cfg.Count(n)
+	if count := q.cfg.Behind.Count; count != nil {
+		n = count(n)
 	}
 	return float64(n) / float64(max(1, f.Weight))
 }
