@@ -6,6 +6,7 @@ import (
 	"errors"
 	"math"
 	"slices"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -15,7 +16,10 @@ import (
 )
 
 // A mad is a server that replies with whatever numbers come next, or with an error.
-type mad struct{ numbers []byte }
+type mad struct {
+	mu      sync.Mutex // a Store asks from several goroutines
+	numbers []byte
+}
 
 var errMad = errors.New("LOADING")
 
@@ -28,6 +32,8 @@ func (m *mad) next() (n byte) {
 
 // reply has a byte that says how many integers come, and for each one that says how long it is.
 func (m *mad) reply() ([]int64, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
 	count := int(m.next())
 	if count >= 250 {
 		return nil, errMad
@@ -97,7 +103,7 @@ func FuzzReplies(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, numbers []byte, which uint8) {
 		synctest.Test(t, func(t *testing.T) {
-			store := limits.Must(New(&mad{numbers}, Config{OnOutage: OutagePolicy(which%3) + FailClosed, Strict: which%5 == 0}))
+			store := limits.Must(New(&mad{numbers: numbers}, Config{OnOutage: OutagePolicy(which%3) + FailClosed, Strict: which%5 == 0}))
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			defer cancel()
 			askMad(t, ctx, store, which)
