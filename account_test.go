@@ -42,9 +42,9 @@ func (s *accountServer) call(tenant int) error {
 		if rate > 0 && s.next[i].Sub(now) > time.Second {
 			s.refused++
 			if s.told > 0 {
-				return sluice.RetryAfter(errTooMany, s.told)
+				return sluice.ThrottledFor(errTooMany, s.told)
 			}
-			return sluice.RetryAfter(errTooMany, 0)
+			return sluice.ThrottledFor(errTooMany, 0)
 		}
 	}
 	for i, rate := range map[int]float64{-1: s.rate, tenant: s.rates[tenant]} {
@@ -67,7 +67,7 @@ func (s *accountServer) play(t *testing.T, gates []*sluice.Gate, callers int, be
 		for range callers {
 			all.Go(func() {
 				for ctx.Err() == nil {
-					err := sluice.Retry(ctx, g, sluice.RetryPolicy{MaxServerWait: time.Hour}, func(context.Context) error { return s.call(i) })
+					err := sluice.Retry(ctx, g, func(context.Context) error { return s.call(i) }, sluice.RetryPolicy{MaxServerWait: time.Hour})
 					if err != nil {
 						select {
 						case <-time.After(time.Second):
@@ -142,11 +142,11 @@ func TestAdaptive_Children_AsOneGate(t *testing.T) {
 func TestAdaptive_Children_NewChild(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		parent, gates := account(t, 2)
-		err := gates[0].Do(bg, func(context.Context) error { return sluice.RetryAfter(errTooMany, 30*time.Second) })
+		err := gates[0].Do(bg, func(context.Context) error { return sluice.ThrottledFor(errTooMany, 30*time.Second) })
 		if !errors.Is(err, errTooMany) {
 			t.Error(err)
 		}
-		if s := parent.Stats(); s.Learned == nil || s.Learned.Refusals != 1 || s.PausedUntil.IsZero() {
+		if s := parent.Stats(); s.Learned == nil || s.Learned.Throttled != 1 || s.PausedUntil.IsZero() {
 			t.Errorf("the parent has learned %v, paused until %v", s.Learned, s.PausedUntil)
 		}
 		if s := gates[0].Stats(); s.Learned != nil || !s.PausedUntil.IsZero() {
@@ -194,7 +194,7 @@ func TestAdaptive_Children_Permits(t *testing.T) {
 		time.Sleep(time.Hour)
 		class := mustGate(t, sluice.Config{Name: "class", Parent: parent})
 		time.Sleep(time.Hour)
-		g := mustGate(t, sluice.Config{Name: "gate", Parent: class, Refused: func(err error) (bool, time.Duration) {
+		g := mustGate(t, sluice.Config{Name: "gate", Parent: class, IsThrottle: func(err error) (bool, time.Duration) {
 			return errors.Is(err, errTooMany), 5 * time.Second
 		}})
 		for range 2 {
@@ -202,7 +202,7 @@ func TestAdaptive_Children_Permits(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			p.Ended(errTooMany)
+			p.Done(errTooMany)
 			p.Release()
 			if left := time.Until(parent.Stats().PausedUntil); left != 5*time.Second {
 				t.Errorf("the parent is paused for %v, want 5s", left)

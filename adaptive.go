@@ -12,37 +12,37 @@ import (
 // Adaptive says how a gate finds the limit of its server by itself: [Config].Adaptive.
 //
 // The zero Adaptive is for a limit that is not known. A gate without a rate lets every
-// call leave until the server refuses some. From then on it measures the rate that the
-// server grants from one refusal to the next, and keeps its calls a little below it. It
+// call start until the server throttles some. From then on it measures the rate that the
+// server accepts from one throttled call to the next, and keeps its calls a little below it. It
 // notices when the server becomes faster or slower, grants a number per window, bounds
 // the calls in flight, or becomes slow instead of refusing.
 //
 // A rate and a concurrency that are configured are maxima. A gate with a rate keeps to
-// it until refusals come again and again, and then finds out how much less is right.
+// it until throttled calls come again and again, and then finds out how much less is right.
 //
 // The gate learns only from calls whose end it sees: those of [Gate.Do], [RetryValue],
-// [Attempts], [Permit.Ended], and of packages sluicehttp and sluicegrpc. A call is refused
-// if its error is marked with [RetryAfter] or [RetryAt], or Config.Refused says so. One
-// refusal may be chance: without a time to wait, 3 of the last 16 calls must be refused.
+// [RetryLoop], [Permit.Done], and of packages sluicehttp and sluicegrpc. A call is throttled
+// if its error is marked with [ThrottledFor] or [ThrottledUntil], or Config.IsThrottle says so. One
+// refusal may be chance: without a time to wait, 3 of the last 16 calls must be throttled.
 // Until then the gate behaves as if Adaptive were off.
 //
-// While the gate learns, a call that is refused waits in the gate again, has no backoff, and
-// does not count as one of RetryPolicy.Attempts. If it is refused again although others were
-// granted in between, that may be its own fault: it counts. If the server has refused all
+// While the gate learns, a call that is throttled waits in the gate again, has no backoff, and
+// does not count as one of RetryPolicy.Attempts. If it is throttled again although others were
+// granted in between, that may be its own fault: it counts. If the server has throttled all
 // calls for longer than RetryPolicy.MaxServerWait, they end with [ErrServerWait].
 type Adaptive struct {
-	// Off keeps the gate to its configuration. After a refusal it then pauses only as
+	// Disabled keeps the gate to its configuration. After a throttled call it then pauses only as
 	// long as the server asks, and starts slowly (see PauseUntil) if it has no rate.
-	Off bool
+	Disabled bool
 
-	// Search begins with the pace Start and doubles it until the server refuses. Without
-	// it, as many calls leave before the first refusal as callers make.
+	// Search begins with the pace Start and doubles it until the server throttles. Without
+	// it, as many calls start before the first throttled call as callers make.
 	Search bool
 
-	// Costly says that the server punishes refused calls, for example with a ban: the
-	// gate then searches slowly and keeps a distance from what was refused.
+	// AvoidThrottling says that the server punishes throttled calls, for example with a ban: the
+	// gate then searches slowly and keeps a distance from what was throttled.
 	// It implies Search.
-	Costly bool
+	AvoidThrottling bool
 
 	// Start is the pace of a search, and with which a gate begins that knows too little.
 	// 0 means 5 per second.
@@ -51,9 +51,9 @@ type Adaptive struct {
 	// Min is the slowest pace. 0 means one per minute.
 	Min Rate
 
-	// Price is the share of the calls that may be refused for the sake of finding out,
+	// ProbeShare is the share of the calls that may be throttled for the sake of finding out,
 	// more than 0 and less than 1. 0 means 0.02.
-	Price float64
+	ProbeShare float64
 
 	// Children says that the limit to be found is one for all gates below this one, such as the
 	// tenants of one account: those whose Parent it is, and further below. It finds the limit from
@@ -70,7 +70,7 @@ type Adaptive struct {
 	//
 	// If calls take of several units, see Costs, each unit is shared apart, among the gates
 	// whose calls take of it. Gates of one name must count alike: if one has a RateUnit,
-	// all should have it. Set Costly in all of them or in none: what a Costly gate learns
+	// all should have it. Set AvoidThrottling in all of them or in none: what a AvoidThrottling gate learns
 	// makes the others as careful, and all of them may use only half of the limit for hours.
 	//
 	// No call waits for Peers. While it does not answer, the gate learns alone, from the
@@ -81,7 +81,7 @@ type Adaptive struct {
 }
 
 // searches reports whether a gate begins with a search.
-func (a *Adaptive) searches() bool { return !a.Off && (a.Search || a.Costly) }
+func (a *Adaptive) searches() bool { return !a.Disabled && (a.Search || a.AvoidThrottling) }
 
 func (a *Adaptive) check() error {
 	for _, r := range []Rate{a.Start, a.Min} {
@@ -92,8 +92,8 @@ func (a *Adaptive) check() error {
 			return fmt.Errorf("Adaptive: %w", err)
 		}
 	}
-	if !(a.Price >= 0 && a.Price < 1) {
-		return fmt.Errorf("Adaptive: the price %v is not from 0 to less than 1", a.Price)
+	if !(a.ProbeShare >= 0 && a.ProbeShare < 1) {
+		return fmt.Errorf("Adaptive: the price %v is not from 0 to less than 1", a.ProbeShare)
 	}
 	return nil
 }
@@ -101,22 +101,22 @@ func (a *Adaptive) check() error {
 // Learned is what a gate with [Adaptive] has learned: Stats.Learned. Rates are per second,
 // in the unit of the rate: calls, or cost if RateUnit is Cost or the gate has no rate. If calls
 // take of several units (their cost is not 1, or they have [Costs]), the gate learns the
-// limit of each apart: then Unit is the one that was blamed for the last refusal.
+// limit of each apart: then Unit is the one that was blamed for the last throttled call.
 type Learned struct {
 	Unit  Unit      // empty if all calls take 1, and nothing else
-	Units []Learned // of each unit that was blamed for a refusal, if there are several
+	Units []Learned // of each unit that was blamed for a throttled call, if there are several
 
 	// Phase is what the gate is doing: "searching" (the pace doubles), "tracking" (it stays
-	// near the measured rate), "bounding" (refusals are costly, so the pace stays between
-	// two bounds), "windowed" (the server grants a number per window), "slowed" (the server
+	// near the measured rate), "bounding" (throttled calls are costly, so the pace stays between
+	// two bounds), "windowed" (the server accepts a number per window), "slowed" (the server
 	// becomes slow, so the calls in flight are bounded) or "capped" (the server bounds the
 	// calls in flight).
 	Phase string
 
-	Pace    float64 // at which calls leave; 0: something else than a pace limits them
-	Rate    float64 // that the server is believed to grant; 0: unknown
-	Proven  float64 // a lower bound of Rate: granted between refusals; 0: none
-	Refuted float64 // an upper bound of Rate: refused; 0: none
+	Pace          float64 // at which calls start; 0: something else than a pace limits them
+	Rate          float64 // that the server is believed to grant; 0: unknown
+	AcceptedRate  float64 // a lower bound of Rate: accepted between throttled calls; 0: none
+	ThrottledRate float64 // an upper bound of Rate: throttled; 0: none
 
 	// Share is the part of the limit that the gate may use, and Peers how many gates share
 	// it, if Adaptive.Peers is set: then Pace is the pace of this gate, and the other rates are
@@ -126,21 +126,21 @@ type Learned struct {
 	Peers int64
 
 	Concurrency int64 // the bound of the calls in flight; 0: none
-	Window      Rate  // that the server grants, if it counts in windows
+	Window      Rate  // that the server accepts, if it counts in windows
 
-	Blocked bool          // the last call was refused, and none has been granted since
-	Pause   time.Duration // what a refusal costs; 0 if calls are granted again at once
+	Blocked      bool          // the last call was throttled, and none has been accepted since
+	ThrottleCost time.Duration // what a throttled call costs; 0 if calls are accepted again immediately
 
-	Refusals uint64 // refused calls
-	Ignored  uint64 // of them, those that were taken for chance
-	Changes  uint64 // how often the gate has changed its mind,
-	Changed  time.Time
-	Why      string // and why it did so last
+	Throttled uint64 // refused calls
+	Ignored   uint64 // of them, those that were taken for chance
+	Updates   uint64 // how often the gate has changed its mind,
+	UpdatedAt time.Time
+	Why       string // and why it did so last
 }
 
 // String returns l in one line for people, such as
 //
-//	tracking: 19.4/s, 18.9/s proven, 20.3/s refuted (measured between refusals)
+//	tracking: 19.4/s, 18.9/s proven, 20.3/s refuted (measured between throttled calls)
 //
 // The form may change.
 func (l Learned) String() string {
@@ -161,11 +161,11 @@ func (l Learned) String() string {
 	if l.Concurrency > 0 {
 		add("%s in flight", grouped(l.Concurrency))
 	}
-	if l.Proven > 0 {
-		add("%s proven", perSecond(l.Proven))
+	if l.AcceptedRate > 0 {
+		add("%s proven", perSecond(l.AcceptedRate))
 	}
-	if l.Refuted > 0 {
-		add("%s refuted", perSecond(l.Refuted))
+	if l.ThrottledRate > 0 {
+		add("%s refuted", perSecond(l.ThrottledRate))
 	}
 	if l.Blocked {
 		add("blocked")

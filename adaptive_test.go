@@ -49,9 +49,9 @@ func (s *limited) call(context.Context) error {
 	}
 	s.refused.Add(1)
 	if s.told {
-		return sluice.RetryAfter(errBusy, r.RetryAfter)
+		return sluice.ThrottledFor(errBusy, r.RetryAfter)
 	}
-	return sluice.RetryAfter(errBusy, 0)
+	return sluice.ThrottledFor(errBusy, 0)
 }
 
 // work makes calls through do, with so many goroutines, and returns how long that took.
@@ -97,7 +97,7 @@ func TestAdaptive_FindsTheLimit(t *testing.T) {
 		"limit":        {func() sluice.Config { return sluice.Config{Limits: []sluice.Limit{{Limiter: free{}}}} }, false},
 		"observer":     {func() sluice.Config { return sluice.Config{Observer: func(sluice.Event) {}} }, false},
 		"no budget":    {func() sluice.Config { return sluice.Config{RetryBudget: -1} }, false},
-		"fine grain":   {func() sluice.Config { return sluice.Config{Grain: -1, CatchUp: -1} }, false},
+		"fine grain":   {func() sluice.Config { return sluice.Config{TimerResolution: -1, MaxCatchUp: -1} }, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -106,14 +106,14 @@ func TestAdaptive_FindsTheLimit(t *testing.T) {
 				const calls = 1000
 				// One call in 100,000 has the bad luck to be refused four times.
 				policy := sluice.RetryPolicy{Attempts: 10}
-				took := work(t, 64, calls, func() error { return sluice.Retry(bg, g, policy, s.call) })
+				took := work(t, 64, calls, func() error { return sluice.Retry(bg, g, s.call, policy) })
 				ideal := (calls - 10) * time.Second / 20
 				// Of the 64 calls that come at once before anything is known, 54 are refused.
 				if n := s.refused.Load(); took > ideal*105/100 || n > 54+calls*3/100 {
 					t.Errorf("%v, %v ideal, %d refused", took, ideal, n)
 				}
 				l := g.Stats().Learned
-				if l == nil || math.Abs(l.Rate/20-1) > .15 || l.Refusals == 0 || l.Changes == 0 || l.Changed.IsZero() {
+				if l == nil || math.Abs(l.Rate/20-1) > .15 || l.Throttled == 0 || l.Updates == 0 || l.UpdatedAt.IsZero() {
 					t.Errorf("%+v", l)
 				}
 			})
@@ -132,7 +132,7 @@ func TestAdaptive_Cost(t *testing.T) {
 				n = 80
 			}
 			took := work(t, 16, 2000, func() error {
-				a := sluice.NewAttempts(g, sluice.RetryPolicy{})
+				a := sluice.NewRetryLoop(g, sluice.RetryPolicy{})
 				for {
 					p, err := a.Next(bg, n)
 					if err != nil {
@@ -144,7 +144,7 @@ func TestAdaptive_Cost(t *testing.T) {
 						p.Settle(50)
 						if !r.Allowed() {
 							s.refused.Add(1)
-							return sluice.RetryAfter(errBusy, 0)
+							return sluice.ThrottledFor(errBusy, 0)
 						}
 						return nil
 					})
@@ -159,7 +159,7 @@ func TestAdaptive_Cost(t *testing.T) {
 			if l.Unit == sluice.Calls { // all cost the same, so that is as good
 				rate = 20
 			}
-			if took > 105*time.Second || s.refused.Load() > 60 || math.Abs(l.Proven/rate-1) > .05 {
+			if took > 105*time.Second || s.refused.Load() > 60 || math.Abs(l.AcceptedRate/rate-1) > .05 {
 				t.Errorf("settled %v: %v, %d refused, %+v", settled, took, s.refused.Load(), l)
 			}
 		})
@@ -171,7 +171,7 @@ func TestAdaptive_Cost(t *testing.T) {
 func TestAdaptive_ConfiguredRate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, g := newLimited(t, 100, 10), mustGate(t, sluice.Config{Rate: tenPerSecond})
-		do := func() error { return sluice.Retry(bg, g, sluice.RetryPolicy{}, s.call) }
+		do := func() error { return sluice.Retry(bg, g, s.call) }
 		g.Do(bg, retryAfter(30*time.Second))
 		if got := work(t, 8, 50, do); got != 30*time.Second+4900*ms+50*ms {
 			t.Errorf("after one refusal: %v", got)
@@ -222,7 +222,7 @@ func TestAdaptive_NobodyReports(t *testing.T) {
 
 func TestAdaptive_Off(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		g := mustGate(t, sluice.Config{Adaptive: sluice.Adaptive{Off: true, Search: true, Costly: true}})
+		g := mustGate(t, sluice.Config{Adaptive: sluice.Adaptive{Disabled: true, Search: true, AvoidThrottling: true}})
 		for range 20 {
 			g.Do(bg, retryAfter(ms))
 		}
@@ -238,7 +238,7 @@ func TestAdaptive_Attempts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := mustGate(t, sluice.Config{Adaptive: sluice.Adaptive{Search: true}})
 		s := newServer(busy, busy, busy, busy, busy, busy, fine)
-		if err := sluice.Retry(bg, g, sluice.RetryPolicy{Attempts: 2}, s.call); err != nil {
+		if err := sluice.Retry(bg, g, s.call, sluice.RetryPolicy{Attempts: 2}); err != nil {
 			t.Fatal(err)
 		}
 		if tokens := g.Stats().RetryTokens; tokens != 100 {
@@ -246,7 +246,7 @@ func TestAdaptive_Attempts(t *testing.T) {
 		}
 		g, s = mustGate(t, sluice.Config{Adaptive: sluice.Adaptive{Search: true}}), newServer(busy)
 		began := time.Now()
-		err := sluice.Retry(bg, g, sluice.RetryPolicy{MaxServerWait: time.Minute}, s.call)
+		err := sluice.Retry(bg, g, s.call, sluice.RetryPolicy{MaxServerWait: time.Minute})
 		var gave *sluice.RetryError
 		if took := time.Since(began); !errors.Is(err, sluice.ErrServerWait) || !errors.As(err, &gave) || gave.RetryAt.Before(time.Now()) ||
 			took < time.Minute || took > 3*time.Minute || len(s.attempts()) > 20 {
@@ -254,12 +254,12 @@ func TestAdaptive_Attempts(t *testing.T) {
 		}
 		// Others need not wait to hear the same; one call asks the server now and then.
 		began = time.Now()
-		err = sluice.Retry(bg, g, sluice.RetryPolicy{MaxServerWait: time.Minute}, s.call)
+		err = sluice.Retry(bg, g, s.call, sluice.RetryPolicy{MaxServerWait: time.Minute})
 		if !errors.Is(err, sluice.ErrServerWait) || time.Since(began) > 0 {
 			t.Errorf("%v after %v", err, time.Since(began))
 		}
 		time.Sleep(time.Until(gave.RetryAt))
-		if err := sluice.Retry(bg, g, sluice.RetryPolicy{MaxServerWait: time.Minute}, fine); err != nil {
+		if err := sluice.Retry(bg, g, fine, sluice.RetryPolicy{MaxServerWait: time.Minute}); err != nil {
 			t.Error(err)
 		}
 		if g.Stats().Learned.Blocked {
@@ -312,14 +312,14 @@ func TestAdaptive_Blocked(t *testing.T) {
 func TestAdaptive_PoisonedCall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, g := newLimited(t, 20, 10), mustGate(t, sluice.Config{})
-		do := func() error { return sluice.Retry(bg, g, sluice.RetryPolicy{}, s.call) }
+		do := func() error { return sluice.Retry(bg, g, s.call) }
 		work(t, 16, 400, do)
 		tries := 0
 		ended := make(chan error)
 		go func() {
-			ended <- sluice.Retry(bg, g, sluice.RetryPolicy{}, func(context.Context) error {
+			ended <- sluice.Retry(bg, g, func(context.Context) error {
 				tries++
-				return sluice.RetryAfter(errBusy, 0)
+				return sluice.ThrottledFor(errBusy, 0)
 			})
 		}()
 		took := work(t, 16, 1000, do)
@@ -339,7 +339,7 @@ func TestAdaptive_AllGiveUp(t *testing.T) {
 			var wg sync.WaitGroup
 			for range 64 {
 				wg.Go(func() {
-					err := sluice.Retry(bg, g, sluice.RetryPolicy{}, after(takes, busy))
+					err := sluice.Retry(bg, g, after(takes, busy))
 					if took := time.Since(began); !errors.Is(err, sluice.ErrServerWait) || took < 5*time.Minute || took > 10*time.Minute {
 						t.Errorf("%v after %v", err, took)
 					}
@@ -363,12 +363,12 @@ func TestAdaptive_OneCallAsks(t *testing.T) {
 			if open.Load() {
 				return nil
 			}
-			return sluice.RetryAfter(errBusy, 0)
+			return sluice.ThrottledFor(errBusy, 0)
 		}
 		var wg sync.WaitGroup
 		for range 16 {
 			wg.Go(func() {
-				if err := sluice.Retry(bg, g, sluice.RetryPolicy{}, call); err != nil {
+				if err := sluice.Retry(bg, g, call); err != nil {
 					t.Error(err)
 				}
 			})
@@ -408,7 +408,7 @@ func TestGate_Forget(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := mustGate(t, sluice.Config{Name: "api", RetryBudget: -1})
 		s := newLimited(t, 5, 5)
-		work(t, 10, 60, func() error { return sluice.Retry(t.Context(), g, sluice.RetryPolicy{Attempts: -1}, s.call) })
+		work(t, 10, 60, func() error { return sluice.Retry(t.Context(), g, s.call, sluice.RetryPolicy{Attempts: -1}) })
 		if g.Stats().Learned == nil {
 			t.Fatal("nothing was learned")
 		}
@@ -444,9 +444,9 @@ func TestGate_Forget_Searches(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := mustGate(t, sluice.Config{Name: "api", Adaptive: sluice.Adaptive{Search: true}})
 		s := newLimited(t, 5, 5)
-		work(t, 10, 60, func() error { return sluice.Retry(t.Context(), g, sluice.RetryPolicy{Attempts: -1}, s.call) })
+		work(t, 10, 60, func() error { return sluice.Retry(t.Context(), g, s.call, sluice.RetryPolicy{Attempts: -1}) })
 		g.Forget()
-		if l := g.Stats().Learned; l == nil || l.Phase != "searching" || l.Refusals != 0 {
+		if l := g.Stats().Learned; l == nil || l.Phase != "searching" || l.Throttled != 0 {
 			t.Errorf("it has learned %v, want a new search", l)
 		}
 	})
@@ -463,7 +463,7 @@ func TestGate_Forget_Pause(t *testing.T) {
 		var granted int
 		var until time.Time // the end of the window of the server
 		took := work(t, 20, 60, func() error {
-			return sluice.Retry(t.Context(), g, sluice.RetryPolicy{Attempts: -1}, func(context.Context) error {
+			return sluice.Retry(t.Context(), g, func(context.Context) error {
 				time.Sleep(10 * ms)
 				mu.Lock()
 				defer mu.Unlock()
@@ -471,10 +471,10 @@ func TestGate_Forget_Pause(t *testing.T) {
 					granted, until = 0, now.Add(time.Minute)
 				}
 				if granted++; granted > 20 {
-					return sluice.RetryAfter(errors.New("throttled"), time.Until(until))
+					return sluice.ThrottledFor(errors.New("throttled"), time.Until(until))
 				}
 				return nil
-			})
+			}, sluice.RetryPolicy{Attempts: -1})
 		})
 		if took > 4*time.Minute {
 			t.Errorf("60 calls took %v at 20 a minute, after a pause of one", took)
@@ -486,7 +486,7 @@ func TestGate_Restore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, g := newLimited(t, 50, 10), mustGate(t, sluice.Config{})
 		do := func(g *sluice.Gate) func() error {
-			return func() error { return sluice.Retry(bg, g, sluice.RetryPolicy{}, s.call) }
+			return func() error { return sluice.Retry(bg, g, s.call) }
 		}
 		work(t, 32, 1000, do(g))
 		data := g.Snapshot()
@@ -530,7 +530,7 @@ func TestGate_Restore(t *testing.T) {
 func TestGate_Estimate_Learned(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, g := newLimited(t, 20, 10), mustGate(t, sluice.Config{})
-		work(t, 16, 400, func() error { return sluice.Retry(bg, g, sluice.RetryPolicy{}, s.call) })
+		work(t, 16, 400, func() error { return sluice.Retry(bg, g, s.call) })
 		e := g.Estimate(2000)
 		if e.LimitedBy != limits.ByLearned || e.Unknown != limits.ByLearned || e.Last < 95*time.Second || e.Last > 110*time.Second || e.Total <= e.Last || e.First > time.Second {
 			t.Errorf("%+v", e)
@@ -548,10 +548,10 @@ func TestPermit_Ended(t *testing.T) {
 					return err
 				}
 				err = s.call(bg)
-				p.Ended(err)
-				p.Ended(errors.New("does not count"))
+				p.Done(err)
+				p.Done(errors.New("does not count"))
 				p.Release()
-				p.Ended(err)
+				p.Done(err)
 				if err == nil {
 					return nil
 				}
@@ -564,26 +564,26 @@ func TestPermit_Ended(t *testing.T) {
 			t.Errorf("%d tokens", tokens)
 		}
 		var none *sluice.Permit
-		none.Ended(nil)
+		none.Done(nil)
 		p, err := g.Acquire(bg, 0)
 		if err != nil {
 			t.Fatal(err)
 		}
-		p.Ended(errBusy) // of a call that took nothing
+		p.Done(errBusy) // of a call that took nothing
 	})
 }
 
 func TestConfig_Refused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		g := mustGate(t, sluice.Config{Refused: func(err error) (bool, time.Duration) {
+		g := mustGate(t, sluice.Config{IsThrottle: func(err error) (bool, time.Duration) {
 			return errors.Is(err, errBusy), 2 * time.Second
 		}})
 		s := newServer(always(fmt.Errorf("wrapped: %w", errBusy)), fine)
-		if err := sluice.Retry(bg, g, sluice.RetryPolicy{Attempts: 1}, s.call); err != nil {
+		if err := sluice.Retry(bg, g, s.call, sluice.RetryPolicy{Attempts: 1}); err != nil {
 			t.Fatal(err)
 		}
 		s.want(t, 0, 2*time.Second)
-		if err := g.Do(bg, down); err != errDown || g.Stats().Learned.Refusals != 1 {
+		if err := g.Do(bg, down); err != errDown || g.Stats().Learned.Throttled != 1 {
 			t.Errorf("%v, %v", err, g.Stats().Learned)
 		}
 		// The mark of the function itself counts.
@@ -597,7 +597,7 @@ func TestConfig_Refused(t *testing.T) {
 func TestConfig_Adaptive_BadInput(t *testing.T) {
 	for _, a := range []sluice.Adaptive{
 		{Start: sluice.Rate{Count: -1, Per: time.Second}}, {Start: sluice.Rate{Count: 1}}, {Min: sluice.Rate{Per: time.Second}},
-		{Price: -1}, {Price: 1}, {Price: math.NaN()}, {Price: math.Inf(1)},
+		{ProbeShare: -1}, {ProbeShare: 1}, {ProbeShare: math.NaN()}, {ProbeShare: math.Inf(1)},
 	} {
 		if _, err := sluice.New(sluice.Config{Name: "api", Adaptive: a}); err == nil || !strings.HasPrefix(err.Error(), `sluice: config of gate "api": Adaptive: `) {
 			t.Errorf("%+v: %v", a, err)
@@ -691,9 +691,9 @@ func (s *meteredServer) call(tokens float64) error {
 		return nil
 	}
 	s.denied++
-	err := sluice.RetryAfter(errBusy, 0)
+	err := sluice.ThrottledFor(errBusy, 0)
 	if s.names {
-		err = sluice.Exhausted(err, exhausted)
+		err = sluice.ThrottledBy(err, exhausted)
 	}
 	return err
 }
@@ -712,11 +712,11 @@ func (s *meteredServer) work(g *sluice.Gate, d time.Duration, from, to int64) {
 				mu.Unlock()
 				ctx := sluice.WithCosts(bg, sluice.Costs{"tokens": tokens})
 				policy := sluice.RetryPolicy{Attempts: -1, MaxElapsed: -1, MaxServerWait: -1}
-				sluice.Retry(ctx, g, policy, func(context.Context) error {
+				sluice.Retry(ctx, g, func(context.Context) error {
 					err := s.call(float64(tokens))
 					time.Sleep(100 * ms)
 					return err
-				})
+				}, policy)
 			}
 		})
 	}
@@ -781,7 +781,7 @@ func TestGate_UnitsAreShown(t *testing.T) {
 			t.Fatalf("%+v", l)
 		}
 		calls, tokens := l.Units[0], l.Units[1]
-		if calls.Proven < 7.5 || calls.Proven > 9 || tokens.Proven < 500 || tokens.Proven > 1100 || l.Proven != tokens.Proven {
+		if calls.AcceptedRate < 7.5 || calls.AcceptedRate > 9 || tokens.AcceptedRate < 500 || tokens.AcceptedRate > 1100 || l.AcceptedRate != tokens.AcceptedRate {
 			t.Errorf("%+v", l)
 		}
 		if line := l.String(); !strings.HasPrefix(line, "tokens ") || !strings.Contains(line, "; calls ") || !strings.HasPrefix(last, "tokens ") {
@@ -821,7 +821,7 @@ func TestGate_UnitsSettled(t *testing.T) {
 			s.names = true
 			work(t, 4, 300, func() error {
 				ctx := sluice.WithCosts(bg, sluice.Costs{"tokens": 4000}) // an estimate
-				a := sluice.NewAttempts(g, sluice.RetryPolicy{Attempts: -1, MaxElapsed: -1, MaxServerWait: -1})
+				a := sluice.NewRetryLoop(g, sluice.RetryPolicy{Attempts: -1, MaxElapsed: -1, MaxServerWait: -1})
 				for {
 					p, err := a.Next(ctx, 1)
 					if err != nil {
@@ -835,7 +835,7 @@ func TestGate_UnitsSettled(t *testing.T) {
 					if first {
 						p.SettleCosts(took)
 					}
-					again, err := a.Ended(ctx, err)
+					again, err := a.Done(ctx, err)
 					if !first {
 						p.SettleCosts(took)
 					}
@@ -845,7 +845,7 @@ func TestGate_UnitsSettled(t *testing.T) {
 					}
 				}
 			})
-			if l := g.Stats().Learned; l.Unit != "tokens" || l.Proven < 900 || l.Proven > 1100 {
+			if l := g.Stats().Learned; l.Unit != "tokens" || l.AcceptedRate < 900 || l.AcceptedRate > 1100 {
 				t.Errorf("settled first %v: %v", first, l)
 			}
 		})
@@ -891,7 +891,7 @@ func (e estimates) loop(ctx context.Context, g *sluice.Gate, tokens bool, take f
 		time.Sleep(100 * ms)
 		switch {
 		case !granted:
-			p.Ended(sluice.RetryAfter(errBusy, 0))
+			p.Done(sluice.ThrottledFor(errBusy, 0))
 		case tokens:
 			p.SettleCosts(sluice.Costs{"tokens": e.actual})
 		default:

@@ -24,9 +24,9 @@ import (
 //	its gate:   would it grant the call?      no: wait there, holding nothing
 //	its parent: queue; at its head:
 //	              would all of them, still?   no: leave this queue, wait in the gate that refused
-//	              take from every limit       no: give back, likewise
+//	              take from every limit       no: return, likewise
 //	              (local ones first, then remote ones: see step)
-//	              lock all; would all still?  no: give back, likewise
+//	              lock all; would all still?  no: return, likewise
 //	              take the room and the slots of all, at one instant
 //
 // A call that waits for its own gate has no place in the parent: a slow or paused host
@@ -42,7 +42,7 @@ import (
 // (queue.Turn): since it came, its slot came, or a change woke it. A call that was late
 // in its own queue came to its parent's as much too late (queue.Request.Came). The
 // lateness at the root, after the last limit that held the call up, is the lateness for
-// all of them. Each gate makes up for it, up to its CatchUp:
+// all of them. Each gate catches up, up to its MaxCatchUp:
 //
 //	its gate     slot ├─ woken late ─┤
 //	its parent                       ├── no room ──┤ room ├─ woken late ─┤ leaves
@@ -109,7 +109,7 @@ func (p *path) pass(ctx context.Context, t queue.Turn, i int) (queue.Wait, error
 	switch {
 	case err == nil:
 		g.parent.waits.add(waited)
-		p.later.add(g.parent, Event{Kind: EventGranted, Context: ctx, N: t.N, Wait: waited})
+		p.later.add(g.parent, Event{Kind: EventAdmitted, Context: ctx, N: t.N, Wait: waited})
 		return queue.Wait{Receipt: left.Receipt}, nil
 	case errors.As(err, &no) && no.by == g:
 		return no.wait, no.err
@@ -225,7 +225,7 @@ func (g *Gate) costsOf(ctx context.Context) Costs {
 	return costsOf(ctx)
 }
 
-// noteHeldBy records that cause, which is not the gate itself, holds up the head of
+// noteHeldBy records that cause, which is not the gate itself, delays the head of
 // the queue for wait.
 func (g *Gate) noteHeldBy(cause limits.Cause, wait time.Duration) {
 	g.queue.Lock()

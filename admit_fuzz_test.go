@@ -174,10 +174,10 @@ func (c *composite) newNode(parent *node) *node {
 	}
 	c.unitsOfPair(g)
 	some := c.quotasOfPair([...]int{0, 1 << c.next(6), 63}[c.next(3)]) // none, one or none, any
-	b, keyed := limits.Must(leaky.New(limits.Rate{Count: 10, Per: 3 * time.Second, Burst: 10})), must(leaky.NewKeyed[string](limits.Rate{Count: 1, Per: time.Second, Burst: 6}, limits.KeyedConfig{}))
+	b, keyed := limits.Must(leaky.New(limits.Rate{Count: 10, Per: 3 * time.Second, Burst: 10})), must(leaky.NewKeyed[string](limits.Rate{Count: 1, Per: time.Second, Burst: 6}))
 	log, counter := limits.Must(window.NewSliding(window.Quota{Limit: 5, Window: 700 * ms})), limits.Must(window.NewFixed(window.Quota{Limit: 8, Window: time.Second}))
-	logs := must(window.NewKeyedSliding[int](window.Quota{Limit: 4, Window: 2 * time.Second}, limits.KeyedConfig{}))
-	counters := must(window.NewKeyedFixed[int](window.Quota{Limit: 12, Window: 5 * time.Second}, limits.KeyedConfig{}))
+	logs := must(window.NewKeyedSliding[int](window.Quota{Limit: 4, Window: 2 * time.Second}))
+	counters := must(window.NewKeyedFixed[int](window.Quota{Limit: 12, Window: 5 * time.Second}))
 	for i, q := range []*quota{
 		{"bucket", b, func() limits.Result { return b.Take(0) }, 10, sluice.Cost, leakModel{10, 300 * ms}, nil},
 		{"log", log, func() limits.Result { return log.Take(0) }, 5, sluice.Cost, slidingModel{5, 700 * ms}, nil},
@@ -591,8 +591,8 @@ func (c *composite) makeGate(g *node, cfg sluice.Config) {
 	}
 	if c.has(emptyBudget) {
 		for range 2 { // the first takes all there is
-			a := sluice.NewAttempts(g.gate, sluice.RetryPolicy{Backoff: sluice.Constant(ms)})
-			a.Charge()
+			a := sluice.NewRetryLoop(g.gate, sluice.RetryPolicy{Backoff: sluice.Constant(ms)})
+			a.ChargeRetry()
 		}
 		time.Sleep(ms) // it counts from the last call, or from the beginning
 		c.now = time.Since(c.start)

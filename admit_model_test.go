@@ -381,7 +381,7 @@ func (c *composite) justified(k *call, granted bool) {
 func (c *composite) compare(g *node) {
 	s := g.gate.Stats()
 	slot := c.start.Add(max(c.now, g.pace.slot(g.left)))
-	if s.InFlight != g.inFlight || s.Granted != g.granted || !s.NextSlot.Equal(slot) || s.Stranded != 0 {
+	if s.InFlight != g.inFlight || s.Admitted != g.granted || !s.NextSlot.Equal(slot) || s.Unreturned != 0 {
 		c.Fatalf("at %v: %d in flight, %d let through, the next at %v: want %+v", c.now, g.inFlight, g.granted, slot.Sub(c.start), s)
 	}
 	if n := s.Pacing + s.Waiting; n < int64(len(g.waiting)) || g.isNoParent(c) && n > int64(len(g.waiting)) {

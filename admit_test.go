@@ -38,11 +38,11 @@ func TestConfig_Parent_LimitsAreShared(t *testing.T) {
 			synclog.At(22, 2200*ms), // at 1200
 		)
 		for _, g := range []*sluice.Gate{all, a, b} {
-			if s := g.Stats(); s.InFlight != 0 || s.Waiting != 0 || s.Pacing != 0 || s.Granted != s.Waits.Count() {
+			if s := g.Stats(); s.InFlight != 0 || s.Waiting != 0 || s.Pacing != 0 || s.Admitted != s.Waits.Count() {
 				t.Errorf("%+v", s)
 			}
 		}
-		if n := all.Stats().Granted; n != 6 {
+		if n := all.Stats().Admitted; n != 6 {
 			t.Errorf("all let %d through", n)
 		}
 	})
@@ -111,7 +111,7 @@ func TestConfig_Parent_FullOneWastesNoSlotOfItsChild(t *testing.T) {
 		if _, err := child.Acquire(ctx, 1); err != context.DeadlineExceeded {
 			t.Errorf("Acquire: %v", err)
 		}
-		if s := child.Stats(); s.InFlight != 0 || s.Granted != 0 || time.Until(s.NextSlot) > 0 || quota.missing() != 0 {
+		if s := child.Stats(); s.InFlight != 0 || s.Admitted != 0 || time.Until(s.NextSlot) > 0 || quota.missing() != 0 {
 			t.Errorf("%d tokens gone, %+v", quota.missing(), s)
 		}
 		p.Release()
@@ -336,11 +336,11 @@ func TestConfig_CatchUp_OnEachLevel(t *testing.T) {
 	}
 }
 
-// What is beyond CatchUp is lost: of 0.5 ms, 0.2 ms are made up for, and the next slot
+// What is beyond MaxCatchUp is lost: of 0.5 ms, 0.2 ms are made up for, and the next slot
 // is 0.3 ms later.
 func TestConfig_CatchUp_IsTheMost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		g := generations(t, sluice.Config{Concurrency: 9}, sluice.Config{Rate: tenPerSecond, CatchUp: ms / 5, Observer: slow(100 * ms)})
+		g := generations(t, sluice.Config{Concurrency: 9}, sluice.Config{Rate: tenPerSecond, MaxCatchUp: ms / 5, Observer: slow(100 * ms)})
 		start := time.Now()
 		for i, want := range []time.Duration{0, 100*ms + ms/2, 200*ms + 3*ms/10, 300*ms + 3*ms/10} {
 			if g.Acquire(bg, 1); time.Since(start) != want {
@@ -466,7 +466,7 @@ func TestConfig_CatchUp_RestSurvivesARemoteLimit(t *testing.T) {
 }
 
 // Whatever is late and for whatever reason, on no level do more permits leave in a
-// window W than B + (W + CatchUp)/T + n − 1.
+// window W than B + (W + MaxCatchUp)/T + n − 1.
 func TestConfig_CatchUp_WindowBound(t *testing.T) {
 	for seed := range uint64(40) {
 		synctest.Test(t, func(t *testing.T) {
@@ -488,8 +488,8 @@ func TestConfig_CatchUp_WindowBound(t *testing.T) {
 			for range 1 + random(3) {
 				v := level{1 + random(3), time.Duration(1 + random(int64(2*ms))), []sluice.Unit{sluice.Calls, sluice.Cost}[random(2)], []time.Duration{0, ms, 5 * ms}[random(3)]}
 				cfg := sluice.Config{
-					CatchUp: v.catchUp,
-					Rate:    sluice.Rate{Count: 1, Per: v.interval, Burst: v.burst}, RateUnit: v.counts, Concurrency: random(9),
+					MaxCatchUp: v.catchUp,
+					Rate:       sluice.Rate{Count: 1, Per: v.interval, Burst: v.burst}, RateUnit: v.counts, Concurrency: random(9),
 					Observer: func(e sluice.Event) {
 						if e.Kind == sluice.EventQueued {
 							time.Sleep(time.Duration(random(int64(3 * ms))))
@@ -553,7 +553,7 @@ func TestConfig_CatchUp_WindowBound(t *testing.T) {
 }
 
 // Regression: a call that had waited for its slot and then for room counted as woken
-// late when the room came back, and the next one left up to CatchUp too early.
+// late when the room came back, and the next one left up to MaxCatchUp too early.
 func TestConfig_CatchUp_NotForWaitsForConcurrency(t *testing.T) {
 	for name, quotas := range map[string][]sluice.Limit{
 		"no quota": nil,
@@ -659,10 +659,10 @@ func TestGate_Hopeless_BehindAnother(t *testing.T) {
 		},
 		"Wait": func(g *sluice.Gate) error { return minute(g.Wait) },
 		"Retry": func(g *sluice.Gate) error {
-			return minute(func(ctx context.Context) error { return sluice.Retry(ctx, g, sluice.RetryPolicy{}, nothing) })
+			return minute(func(ctx context.Context) error { return sluice.Retry(ctx, g, nothing) })
 		},
 		"Keyed": func(g *sluice.Gate) error {
-			gates := must(sluice.NewKeyed(func(string) (*sluice.Gate, error) { return sluice.New(sluice.Config{Parent: g}) }, sluice.KeyedConfig{}))
+			gates := must(sluice.NewKeyed(func(string) (*sluice.Gate, error) { return sluice.New(sluice.Config{Parent: g}) }))
 			return minute(func(ctx context.Context) error {
 				return gates.Do(ctx, "a", nothing)
 			})

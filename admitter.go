@@ -16,7 +16,7 @@ import (
 // # What holds a call up in its own gate
 //
 // Its room in flight, and its slot at the rate, or a pause: package schedule. And, while they are
-// on, brakes, which the answers to calls put on: a slow start, what the gate has learned, and the
+// on, brakes, which the answers to calls put on: a slow start, the estimate of the gate, and the
 // spacing of an empty retry budget. Admission, forecasts, causes, Stats and Keyed ask all brakes
 // alike, so a further one is one more line in brakes.on.
 
@@ -188,7 +188,7 @@ type brake interface {
 	// paused, were long ago.
 	asleep(now, paused time.Duration) bool
 
-	// cause is what the calls wait for that it holds up.
+	// cause is what the calls wait for that it delays.
 	cause() limits.Cause
 }
 
@@ -335,7 +335,7 @@ func (g *Gate) admitUnlocked() (now time.Duration, v schedule.Verdict) {
 	return 0, schedule.Ask
 }
 
-// loseSlot gives back the place of a call whose slot another call took.
+// loseSlot returns the place of a call whose slot another call took.
 func (g *Gate) loseSlot() {
 	g.flight.UncountPassed()
 	g.vacate()

@@ -38,8 +38,8 @@ func (g *Gate) ended(err error, since time.Duration, p *Permit) error {
 // A judgement is what the error of a call means.
 type judgement struct {
 	permanent bool
-	throttled *throttledError // nil if the call was not refused
-	unclear   bool            // the error may be a refusal, and the evidence says that it is none
+	throttled *throttledError // nil if the call was not throttled
+	unclear   bool            // the error may be a throttled call, and the evidence says that it is none
 	failed    bool            // then: it is a failure, not a definite answer
 	together  bool            // and the error of calls in flight at the same time
 }
@@ -52,7 +52,7 @@ func (g *Gate) judge(err error, since time.Duration, refusedBy func(error) (bool
 	if m.throttled == nil && refusedBy != nil {
 		if refused, wait := refusedBy(err); refused {
 			j := judgement{permanent: m.permanent}
-			errors.As(RetryAfter(err, wait), &j.throttled)
+			errors.As(ThrottledFor(err, wait), &j.throttled)
 			return j
 		}
 	}
@@ -74,13 +74,13 @@ func (j *judgement) definite(err error) bool {
 }
 
 // weigh weighs the evidence for an unclear answer to a call that left at since. It reports whether
-// the server refused the call; and if not, whether calls that were in flight at the same time got
+// the server throttled the call; and if not, whether calls that were in flight at the same time got
 // such an answer before.
 func (g *Gate) weigh(since time.Duration) (refused, together bool) {
 	g.queue.Lock()
 	defer g.queue.Unlock()
 	now := g.queue.Now()
-	g.impaired.Store(true) // so that grants count
+	g.impaired.Store(true) // so that accepts count
 	early := int64(g.granted)-g.flight.Calls() < earlyAnswers
 	verdict, together := g.evidence.Unclear(now, since, early)
 	switch verdict {
@@ -106,7 +106,7 @@ func (g *Gate) forgetWeighed(now time.Duration) {
 // earlyAnswers are the first ones of a server. A slow start there costs little.
 const earlyAnswers = 64
 
-// forgetRefusals makes g, whose queue is locked, a gate without a refusal.
+// forgetRefusals makes g, whose queue is locked, a gate without a throttled call.
 func (g *Gate) forgetRefusals(now time.Duration) {
 	g.learner, g.ramp, g.strikes = nil, nil, strikes{}
 	g.answersCount.Store(false)
@@ -129,7 +129,7 @@ func outcomeOf(err error, wellAnswered bool) adaptive.Outcome {
 // with, throttled its mark or nil, since when the call left, and p its permit, nil if
 // it has none. It returns the wait, 0 if there is none. The wait is at least 1 ms, like
 // a backoff: it does not use up an attempt, so a server that asks for 1 ns would be
-// retried without end. The permit must still be held: otherwise the next call would leave
+// retried without end. The permit must still be held: otherwise the next call would start
 // before the pause.
 func (g *Gate) honor(err error, throttled *throttledError, since time.Duration, p *Permit) (wait time.Duration, l lesson) {
 	if throttled == nil {
@@ -146,14 +146,14 @@ func (g *Gate) honor(err error, throttled *throttledError, since time.Duration, 
 	return wait, l
 }
 
-// A lesson is what a gate that learns makes of a refusal. It is zero if the gate does not
+// A lesson is what a gate that learns makes of a throttled call. It is zero if the gate does not
 // learn.
 type lesson struct {
 	learned bool
-	blocked time.Duration // for how long the server has granted nothing
+	blocked time.Duration // for how long the server has accepted nothing
 }
 
-// refusedAlone records that the server refused a call of p for its own sake: that says nothing
+// refusedAlone records that the server throttled a call of p for its own sake: that says nothing
 // about others, and nothing about how long they take.
 func (g *Gate) refusedAlone(p *Permit) {
 	g.queue.Lock()
@@ -165,7 +165,7 @@ func (g *Gate) refusedAlone(p *Permit) {
 	p.answer(adaptive.Unknown)
 }
 
-// throttled records that the server refused with err a call that left at since, and asked for
+// throttled records that the server throttled with err a call that left at since, and asked for
 // a wait of asked, 0 if it set no time. weighed says that only the evidence says so.
 func (g *Gate) throttled(err error, since, asked time.Duration, p *Permit, weighed bool) lesson {
 	l, news := g.noteThrottled(err, since, asked, p, weighed)
@@ -185,7 +185,7 @@ func (g *Gate) noteThrottled(err error, since, asked time.Duration, p *Permit, w
 	defer g.queue.Unlock()
 	now := g.queue.Now()
 	if p == nil && g.granted == 0 {
-		return l, nil // it left through another gate, see Attempts.Move: how many the server granted before is not known
+		return l, nil // it left through another gate, see RetryLoop.Move: how many the server accepted before is not known
 	}
 	g.hold.Skip(since)
 	if p != nil && !p.first(answered) { // by this error, and not by the release
@@ -193,7 +193,7 @@ func (g *Gate) noteThrottled(err error, since, asked time.Duration, p *Permit, w
 	}
 	call := g.ending(p, now, since)
 	g.tally.refuse(now, since)
-	g.impaired.Store(true) // so that grants count
+	g.impaired.Store(true) // so that accepts count
 	n := int64(1)
 	if p != nil {
 		n = p.n
@@ -201,8 +201,8 @@ func (g *Gate) noteThrottled(err error, since, asked time.Duration, p *Permit, w
 	}
 	g.peering.refused(n, p)
 	switch {
-	case g.learner == nil && (g.adaptive.Off || !g.suspects(now, since, asked, weighed)):
-		if g.adaptive.Off && asked == 0 { // a pause begins the other slow starts
+	case g.learner == nil && (g.adaptive.Disabled || !g.suspects(now, since, asked, weighed)):
+		if g.adaptive.Disabled && asked == 0 { // a pause begins the other slow starts
 			g.slowStart(now, since, 0, false)
 		}
 		g.answersCount.Store(g.ramp != nil)
@@ -215,7 +215,7 @@ func (g *Gate) noteThrottled(err error, since, asked time.Duration, p *Permit, w
 	return lesson{true, g.learner.blockedFor(now)}, g.changedMind(now)
 }
 
-// wake looks, with the queue locked, whether callers may leave earlier than they thought.
+// wake looks, with the queue locked, whether callers may start earlier than they thought.
 func (g *Gate) wake(now time.Duration) {
 	if g.queue.Len() > 0 {
 		g.queue.Advance(now)
@@ -223,7 +223,7 @@ func (g *Gate) wake(now time.Duration) {
 	}
 }
 
-// slowStart records, with the queue locked, that the server refused a call that left
+// slowStart records, with the queue locked, that the server throttled a call that left
 // at since and asked for a wait of asked, 0 if it set no time; then it counts if it is one of
 // many, as far as is known, or surely is. A gate with a rate needs no slow start, and one that
 // learns decides by itself.
@@ -270,7 +270,7 @@ func (g *Gate) ending(p *Permit, now, since time.Duration) ending {
 	return e
 }
 
-// changedMind is called with the queue locked after something was learned: callers may leave
+// changedMind is called with the queue locked after something was learned: callers may start
 // earlier now. It returns the event of that, to be reported when the queue is unlocked, or nil.
 func (g *Gate) changedMind(now time.Duration) (news *Event) {
 	news = g.learner.news(g)
@@ -302,7 +302,7 @@ func (g *Gate) payRetry(kind failure, left, backoff time.Duration) bool {
 	case kind == learned || kind == alone || kind == crowd:
 		cost = 0
 	case kind == throttle && g.budget.throttled >= 0 && left < g.budget.throttled+minBackoff:
-		// Not "left before": in a bubble calls leave, are refused and pay at one
+		// Not "left before": in a bubble calls start, are throttled and pay at one
 		// instant, or a nanosecond apart if there is a slow start, and each of 64 paid.
 		// No retry comes sooner than minBackoff, so no call is free again and again.
 		cost = 0
@@ -323,8 +323,8 @@ func (g *Gate) payRetry(kind failure, left, backoff time.Duration) bool {
 }
 
 // payLate pays for the retry, which is about to be made, of a call that failed together with
-// others, and reports whether that could be paid for. It is free if some of those were granted:
-// they were a crowd at a server with a limit. That is not known when they fail, because refusals
+// others, and reports whether that could be paid for. It is free if some of those were accepted:
+// they were a crowd at a server with a limit. That is not known when they fail, because throttled calls
 // come sooner than other answers; if each paid then, a crowd of 400 lost all but 20.
 func (g *Gate) payLate(left, backoff time.Duration) bool {
 	g.queue.Lock()
@@ -333,7 +333,7 @@ func (g *Gate) payLate(left, backoff time.Duration) bool {
 	return grants || g.payRetry(plain, left, backoff)
 }
 
-// knowsLate returns how long after a crowd was refused it is known whether some of it were granted.
+// knowsLate returns how long after a crowd was throttled it is known whether some of it were accepted.
 func (g *Gate) knowsLate() time.Duration {
 	g.queue.Lock()
 	defer g.queue.Unlock()
@@ -362,7 +362,7 @@ func (g *Gate) failed() {
 // answeredWell records that a server that is well has answered a call that left at since: with a
 // success, which puts back refund tokens, or with a definite answer, which puts back none: that a
 // retry ends so is no reason for more of them. Both halve the spacing. unclear says that the answer
-// might have been a refusal.
+// might have been a throttled call.
 func (g *Gate) answeredWell(since time.Duration, refund int, unclear bool) {
 	if !g.impaired.Load() { // nothing to mend, as for nearly all calls
 		return
@@ -383,7 +383,7 @@ func (g *Gate) answeredWell(since time.Duration, refund int, unclear bool) {
 	g.budget = b
 	g.impaired.Store(!b.recovered() || !g.tally.quiet() || !g.evidence.Quiet())
 	if spaced {
-		// Waiting callers may leave earlier now. The release of the permit would wake
+		// Waiting callers may start earlier now. The release of the permit would wake
 		// them, too, but may come much later.
 		g.wake(now)
 	}

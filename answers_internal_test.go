@@ -73,7 +73,7 @@ func (s *busyServer) call(item int) error {
 	defer s.mu.Unlock()
 	if s.refuses(item) {
 		s.refusals++
-		return RetryAfter(fmt.Errorf("item %d", item), s.asks)
+		return ThrottledFor(fmt.Errorf("item %d", item), s.asks)
 	}
 	s.lastGood = time.Now()
 	return nil
@@ -88,7 +88,7 @@ func (s *busyServer) serve(cfg Config, policy RetryPolicy, items, most int) (fai
 	for range most {
 		workers.Go(func() {
 			for item := range work {
-				if err := Retry(context.Background(), g, policy, func(context.Context) error { return s.call(item) }); err != nil {
+				if err := Retry(context.Background(), g, func(context.Context) error { return s.call(item) }, policy); err != nil {
 					mu.Lock()
 					failed++
 					mu.Unlock()
@@ -109,7 +109,7 @@ func (s *busyServer) serve(cfg Config, policy RetryPolicy, items, most int) (fai
 func TestRetry_OneCallThatIsAlwaysRefused(t *testing.T) {
 	for name, cfg := range map[string]Config{
 		"default":        {},
-		"off":            {Adaptive: Adaptive{Off: true}},
+		"off":            {Adaptive: Adaptive{Disabled: true}},
 		"search":         {Adaptive: Adaptive{Search: true, Start: Rate{Count: 1000, Per: time.Second}}},
 		"parent":         {Parent: limits.Must(New(Config{}))},
 		"told 1,000/s":   {Rate: Rate{Count: 1000, Per: time.Second}},
@@ -180,9 +180,9 @@ func TestRetry_RefusedForLongerThanMaxServerWait(t *testing.T) {
 					var calls sync.WaitGroup
 					for range callers {
 						calls.Go(func() {
-							err := Retry(context.Background(), g, RetryPolicy{}, func(context.Context) error {
+							err := Retry(context.Background(), g, func(context.Context) error {
 								time.Sleep(10 * time.Millisecond)
-								return RetryAfter(errors.New("busy"), asks)
+								return ThrottledFor(errors.New("busy"), asks)
 							})
 							if !errors.Is(err, ErrServerWait) {
 								t.Error(err)
@@ -205,13 +205,13 @@ func TestRetry_ABlockageThatNobodySawIsNotLong(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := limits.Must(New(Config{}))
 		policy := RetryPolicy{Attempts: 1, MaxServerWait: -1}
-		refused := func(context.Context) error { return RetryAfter(errors.New("busy"), time.Second) }
-		if err := Retry(context.Background(), g, policy, refused); err == nil {
+		refused := func(context.Context) error { return ThrottledFor(errors.New("busy"), time.Second) }
+		if err := Retry(context.Background(), g, refused, policy); err == nil {
 			t.Fatal("no error")
 		}
 		time.Sleep(time.Hour)
 		n := 0
-		if err := Retry(context.Background(), g, RetryPolicy{}, func(ctx context.Context) error {
+		if err := Retry(context.Background(), g, func(ctx context.Context) error {
 			if n++; n == 1 {
 				return refused(ctx)
 			}

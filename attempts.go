@@ -14,18 +14,18 @@ import (
 	"github.com/sluice-go/sluice/limits"
 )
 
-// An Attempts is the loop of [RetryValue] for callers that must write it themselves,
+// An RetryLoop is the loop of [RetryValue] for callers that must write it themselves,
 // because the permit outlives the function that got it: a response that is still being
 // read is still in flight. Most programs need only RetryValue.
 //
-//	a := sluice.NewAttempts(gate, policy)
+//	a := sluice.NewRetryLoop(gate, policy)
 //	for {
 //		permit, err := a.Next(ctx, 1)
 //		if err != nil {
 //			return nil, err
 //		}
 //		response, err := send(ctx)
-//		again, err := a.Ended(ctx, err)
+//		again, err := a.Done(ctx, err)
 //		if err == nil && !again {
 //			return &reader{response, permit}, nil // which releases it at the end
 //		}
@@ -36,11 +36,11 @@ import (
 //	}
 //
 // It follows the rules of RetryValue, except that RetryPolicy.AttemptTimeout bounds only
-// attempts made by Try. An Attempts is made by [NewAttempts] for one call, must not be
+// attempts made by Try. A RetryLoop is made by [NewRetryLoop] for one call, must not be
 // copied once it is in use, and is for one goroutine. It holds nothing and may be
 // dropped at any time.
-type Attempts struct {
-	through *Gate // that lets its attempts leave
+type RetryLoop struct {
+	through *Gate // that lets its attempts start
 	gate    *Gate // that is adaptive: through, or one above; times are by its clock
 	policy  RetryPolicy
 
@@ -65,10 +65,10 @@ type Attempts struct {
 	excuses bool
 }
 
-// NewAttempts returns the attempts of one call through gate under policy.
-func NewAttempts(gate *Gate, policy RetryPolicy) Attempts {
+// NewRetryLoop returns the attempts of one call through gate under policy.
+func NewRetryLoop(gate *Gate, policy RetryPolicy) RetryLoop {
 	p := policy.withDefaults()
-	return Attempts{
+	return RetryLoop{
 		through: gate, gate: gate.learnsIn(), policy: p,
 		excuses: policy.MaxElapsed == 0 && p.MaxServerWait > defaults.MaxServerWait,
 	}
@@ -77,9 +77,9 @@ func NewAttempts(gate *Gate, policy RetryPolicy) Attempts {
 // Next waits for the backoff, if there is one, and then until the gate lets an attempt of
 // cost n leave, and returns its permit, which must be released. n = 0 takes nothing and
 // does not wait for the gate. If the gate refuses the first attempt, Next returns the
-// error of the gate; later, a [*RetryError] that matches it. After [Attempts.Label] it may also
+// error of the gate; later, a [*RetryError] that matches it. After [RetryLoop.Label] it may also
 // return [ErrTurnedAway]. It panics if n < 0.
-func (a *Attempts) Next(ctx context.Context, n int64) (*Permit, error) {
+func (a *RetryLoop) Next(ctx context.Context, n int64) (*Permit, error) {
 	p := new(Permit)
 	if err := a.NextIn(ctx, n, p); err != nil {
 		return nil, err
@@ -91,7 +91,7 @@ func (a *Attempts) Next(ctx context.Context, n int64) (*Permit, error) {
 // struct that the caller allocates anyway. p must be a zero Permit, another one for each
 // attempt, and must not be copied afterwards. After an error it stays zero, and Release does
 // nothing.
-func (a *Attempts) NextIn(ctx context.Context, n int64, p *Permit) error {
+func (a *RetryLoop) NextIn(ctx context.Context, n int64, p *Permit) error {
 	wait := a.wait
 	if !a.owes {
 		a.reportRetry(ctx, wait)
@@ -141,7 +141,7 @@ func (a *Attempts) NextIn(ctx context.Context, n int64, p *Permit) error {
 
 // notAdmitted returns the error with which the call ends after the gate has refused an attempt
 // with err.
-func (a *Attempts) notAdmitted(err error) error {
+func (a *RetryLoop) notAdmitted(err error) error {
 	var wait *limits.WaitError
 	var paused *pausedError
 	switch {
@@ -166,26 +166,26 @@ func (a *Attempts) notAdmitted(err error) error {
 }
 
 // elapsed returns what counts for MaxElapsed at now.
-func (a *Attempts) elapsed(now time.Duration) time.Duration { return now - a.began - a.excused }
+func (a *RetryLoop) elapsed(now time.Duration) time.Duration { return now - a.began - a.excused }
 
 // excusable reports whether a wait of d, for the gate or because a server asked for it,
 // does not count for MaxElapsed.
-func (a *Attempts) excusable(d time.Duration) bool { return a.excuses && d > defaults.MaxServerWait }
+func (a *RetryLoop) excusable(d time.Duration) bool { return a.excuses && d > defaults.MaxServerWait }
 
 // tooLate returns the error for a wait of d that MaxServerWait allows and that ends
 // after MaxElapsed.
-func (a *Attempts) tooLate(d time.Duration) error {
+func (a *RetryLoop) tooLate(d time.Duration) error {
 	return &elapsedError{wait: d, most: a.policy.MaxServerWait, elapsed: a.policy.MaxElapsed}
 }
 
-// Ended decides what follows an attempt that ended with err, nil for a success. It returns
+// Done decides what follows an attempt that ended with err, nil for a success. It returns
 // true if Next is to be called; the retry is then paid from the budget. Otherwise the call
-// is over, and Ended returns nil or the error to return: a [*RetryError], or err itself if
+// is over, and Done returns nil or the error to return: a [*RetryError], or err itself if
 // that is permanent and was the first attempt. A success refills the retry budget of the
-// gate; an error that is marked with [RetryAfter] or [RetryAt] pauses the gate. Ended does
-// not wait. Call it before the permit is released: otherwise the next caller may leave
+// gate; an error that is marked with [ThrottledFor] or [ThrottledUntil] pauses the gate. Done does
+// not wait. Call it before the permit is released: otherwise the next caller may start
 // before the pause.
-func (a *Attempts) Ended(ctx context.Context, err error) (again bool, final error) {
+func (a *RetryLoop) Done(ctx context.Context, err error) (again bool, final error) {
 	if err == nil {
 		a.permit.answer(adaptive.Granted)
 		refund := retryRefund
@@ -199,8 +199,8 @@ func (a *Attempts) Ended(ctx context.Context, err error) (again bool, final erro
 	return final == nil, final
 }
 
-// failed is Ended for an err that is not nil. It returns nil for another attempt.
-func (a *Attempts) failed(ctx context.Context, err error) error {
+// failed is Done for an err that is not nil. It returns nil for another attempt.
+func (a *RetryLoop) failed(ctx context.Context, err error) error {
 	m := a.gate.judge(err, a.left, a.through.refusedBy)
 	a.last, a.wait, a.place = err, 0, 0
 	if m.throttled != nil && !m.permanent {
@@ -229,7 +229,7 @@ func (a *Attempts) failed(ctx context.Context, err error) error {
 		return a.serverWait(ctx, wait)
 	case m.throttled != nil && lesson.learned: // the gate decides when to ask again
 		a.asked++
-		return a.mayWait(ctx, learned, 0, a.policy.Throttled(1, 0, almostOne), limits.ByLearned, false)
+		return a.mayWait(ctx, learned, 0, a.policy.ThrottleBackoff(1, 0, almostOne), limits.ByLearned, false)
 	case m.throttled != nil:
 		kind = throttle
 	case isTimeout(err):
@@ -243,7 +243,7 @@ func (a *Attempts) failed(ctx context.Context, err error) error {
 // refusedAlone is failed for a call that the server refuses for its own sake: the refusal counts
 // as an attempt, and only this call waits, as long as the server asks. It costs nothing of the
 // retry budget: the server is well, and the attempts are bounded.
-func (a *Attempts) refusedAlone(ctx context.Context, throttled *throttledError) error {
+func (a *RetryLoop) refusedAlone(ctx context.Context, throttled *throttledError) error {
 	a.gate.refusedAlone(a.permit)
 	if ctx.Err() != nil {
 		return a.stop(ctx.Err(), 0)
@@ -252,7 +252,7 @@ func (a *Attempts) refusedAlone(ctx context.Context, throttled *throttledError) 
 }
 
 // final returns the error with which the call ends after the permanent err.
-func (a *Attempts) final(err error, m *judgement) error {
+func (a *RetryLoop) final(err error, m *judgement) error {
 	if m.definite(err) {
 		a.gate.answeredWellFor(a.through, a.left, 0, m.unclear)
 	} else {
@@ -265,9 +265,9 @@ func (a *Attempts) final(err error, m *judgement) error {
 }
 
 // Try makes an attempt with f, as [RetryValue] does: it calls f with ctx, bounded by
-// RetryPolicy.AttemptTimeout and until permit is lost, and returns what Ended returns for
+// RetryPolicy.AttemptTimeout and until permit is lost, and returns what Done returns for
 // its error. It does not release permit, which Next returned.
-func (a *Attempts) Try(ctx context.Context, permit *Permit, f func(ctx context.Context) error) (again bool, final error) {
+func (a *RetryLoop) Try(ctx context.Context, permit *Permit, f func(ctx context.Context) error) (again bool, final error) {
 	bounded, stop := permit.watch(ctx)
 	defer stop()
 	if timeout := a.policy.AttemptTimeout; timeout > 0 {
@@ -286,32 +286,32 @@ func (a *Attempts) Try(ctx context.Context, permit *Permit, f func(ctx context.C
 	if err != nil && context.Cause(bounded) == limits.ErrLeaseLost {
 		err = fmt.Errorf("%w: %w", limits.ErrLeaseLost, err)
 	}
-	return a.Ended(ctx, err)
+	return a.Done(ctx, err)
 }
 
-// Charge records that the call is already a retry by an outer loop, such as that of an
+// ChargeRetry records that the call is already a retry by an outer loop, such as that of an
 // SDK, and charges the retry budget. If the budget is empty, the call goes ahead, because
 // the other loop decided on it, but the gate slows down as after a retry that was
-// refused. Charge must be called before the first Next.
-func (a *Attempts) Charge() {
+// refused. ChargeRetry must be called before the first Next.
+func (a *RetryLoop) ChargeRetry() {
 	a.charged = true
 	a.gate.payRetry(plain, 0, a.policy.Backoff(1, 0, almostOne))
 }
 
 // serverWait is called after the server asked for a wait of d, for which the gate is
 // paused already.
-func (a *Attempts) serverWait(ctx context.Context, d time.Duration) error {
+func (a *RetryLoop) serverWait(ctx context.Context, d time.Duration) error {
 	a.asked++
 	if d > a.policy.MaxServerWait {
 		return a.stop(ErrServerWait, sat.Add(a.gate.queue.Now(), d))
 	}
-	return a.mayWait(ctx, throttle, d, a.policy.Throttled(1, 0, almostOne), limits.ByPause, true)
+	return a.mayWait(ctx, throttle, d, a.policy.ThrottleBackoff(1, 0, almostOne), limits.ByPause, true)
 }
 
 // backOff decides how long to wait before a retry, which must not come before notBefore.
 // An empty budget spaces the gate at the backoff and not at that wait, which says nothing
 // about other calls.
-func (a *Attempts) backOff(ctx context.Context, kind failure, notBefore time.Time) error {
+func (a *RetryLoop) backOff(ctx context.Context, kind failure, notBefore time.Time) error {
 	retry := a.attempts - a.asked
 	if retry >= a.policy.Attempts {
 		a.gate.failed()
@@ -319,7 +319,7 @@ func (a *Attempts) backOff(ctx context.Context, kind failure, notBefore time.Tim
 	}
 	curve := a.policy.Backoff
 	if kind == throttle || kind == alone {
-		curve = a.policy.Throttled
+		curve = a.policy.ThrottleBackoff
 	}
 	worst := max(minBackoff, curve(retry, a.backoff, almostOne))
 	a.backoff = max(minBackoff, curve(retry, a.backoff, rand.Float64()))
@@ -346,7 +346,7 @@ func (a *Attempts) backOff(ctx context.Context, kind failure, notBefore time.Tim
 
 // reportRetry counts and reports a retry, if Failed decided on one. It comes here and not in
 // Failed because the permit is still held there, and others may wait for it. wait is before it.
-func (a *Attempts) reportRetry(ctx context.Context, wait time.Duration) {
+func (a *RetryLoop) reportRetry(ctx context.Context, wait time.Duration) {
 	if a.last == nil {
 		return
 	}
@@ -367,7 +367,7 @@ func (a *Attempts) reportRetry(ctx context.Context, wait time.Duration) {
 }
 
 // sleep waits for what backOff decided, before an attempt of cost n.
-func (a *Attempts) sleep(ctx context.Context, n int64) error {
+func (a *RetryLoop) sleep(ctx context.Context, n int64) error {
 	if a.wait == 0 {
 		return nil
 	}
@@ -387,7 +387,7 @@ func (a *Attempts) sleep(ctx context.Context, n int64) error {
 // mayWait pays for the next attempt and returns nil, or the reason why a wait of d before
 // it must not begin. If the budget is empty, the gate slows down to one call per worst.
 // server reports that the server asked for the wait.
-func (a *Attempts) mayWait(ctx context.Context, kind failure, d, worst time.Duration, by limits.Cause, server bool) error {
+func (a *RetryLoop) mayWait(ctx context.Context, kind failure, d, worst time.Duration, by limits.Cause, server bool) error {
 	now := a.gate.queue.Now()
 	until := sat.Add(now, d)
 	switch {
@@ -411,7 +411,7 @@ func (a *Attempts) mayWait(ctx context.Context, kind failure, d, worst time.Dura
 
 // stop returns the error with which the call ends. at is when it is worth coming back, 0
 // if that is unknown.
-func (a *Attempts) stop(why error, at time.Duration) error {
+func (a *RetryLoop) stop(why error, at time.Duration) error {
 	s := &RetryError{Gate: a.through.name, Last: a.last, Why: why, Attempts: a.attempts}
 	if a.attempts > 0 {
 		s.Elapsed = a.gate.queue.Now() - a.began

@@ -12,13 +12,13 @@ import (
 
 // byHand is Retry, but its permits are held for hold after the answer has come.
 func byHand(ctx context.Context, g *sluice.Gate, p sluice.RetryPolicy, n int64, hold time.Duration, f func(context.Context) error) error {
-	a := sluice.NewAttempts(g, p)
+	a := sluice.NewRetryLoop(g, p)
 	for {
 		permit, err := a.Next(ctx, n)
 		if err != nil {
 			return err
 		}
-		again, err := a.Ended(ctx, f(ctx))
+		again, err := a.Done(ctx, f(ctx))
 		if err == nil && !again {
 			time.AfterFunc(hold, permit.Release)
 			return nil
@@ -33,7 +33,7 @@ func byHand(ctx context.Context, g *sluice.Gate, p sluice.RetryPolicy, n int64, 
 func TestAttempts_AreThoseOfRetry(t *testing.T) {
 	policy := sluice.RetryPolicy{
 		Attempts: 3, MaxServerWait: time.Minute, MaxElapsed: 10 * time.Minute,
-		Backoff: sluice.Constant(2 * time.Second), Throttled: sluice.Constant(5 * time.Second),
+		Backoff: sluice.Constant(2 * time.Second), ThrottleBackoff: sluice.Constant(5 * time.Second),
 	}
 	for name, answers := range map[string][]answer{
 		"fine":             {fine},
@@ -53,7 +53,7 @@ func TestAttempts_AreThoseOfRetry(t *testing.T) {
 				defer cancel()
 
 				one := newServer(answers...)
-				want := sluice.Retry(ctx, g, policy, one.call)
+				want := sluice.Retry(ctx, g, one.call, policy)
 				two := newServer(answers...)
 				got := byHand(ctx, h, policy, 1, 0, two.call)
 
@@ -102,12 +102,12 @@ func TestAttempts_Next_PermitMayOutliveTheAttempts(t *testing.T) {
 func TestAttempts_NextIn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := mustGate(t, sluice.Config{Concurrency: 1})
-		a := sluice.NewAttempts(g, sluice.RetryPolicy{Backoff: sluice.Constant(time.Second)})
+		a := sluice.NewRetryLoop(g, sluice.RetryPolicy{Backoff: sluice.Constant(time.Second)})
 		var first, second, third struct{ permit sluice.Permit }
 		if err := a.NextIn(bg, 1, &first.permit); err != nil {
 			t.Fatal(err)
 		}
-		if again, err := a.Ended(bg, errors.New("down")); !again {
+		if again, err := a.Done(bg, errors.New("down")); !again {
 			t.Fatalf("no other attempt: %v", err)
 		}
 		if n := g.Stats().InFlight; n != 1 {
@@ -118,7 +118,7 @@ func TestAttempts_NextIn(t *testing.T) {
 			t.Fatal(err)
 		}
 		first.permit.Release() // has no effect any more
-		refused := sluice.NewAttempts(g, sluice.RetryPolicy{})
+		refused := sluice.NewRetryLoop(g, sluice.RetryPolicy{})
 		ctx, cancel := context.WithTimeout(bg, time.Second)
 		defer cancel()
 		if err := refused.NextIn(ctx, 1, &third.permit); err != context.DeadlineExceeded {
@@ -146,14 +146,14 @@ func TestAttempts_NextIn_ObserverPanics(t *testing.T) {
 			armed := false
 			cfg.Concurrency = 2
 			cfg.Observer = func(e sluice.Event) {
-				if e.Kind == sluice.EventGranted && armed {
+				if e.Kind == sluice.EventAdmitted && armed {
 					panic("mine")
 				}
 			}
 			g := mustGate(t, cfg)
 			held := must(g.Acquire(bg, 1))
 			armed = true
-			a := sluice.NewAttempts(g, sluice.RetryPolicy{})
+			a := sluice.NewRetryLoop(g, sluice.RetryPolicy{})
 			var p sluice.Permit
 			func() {
 				defer func() {
@@ -180,7 +180,7 @@ func TestAttempts_NextIn_Allocations(t *testing.T) {
 	var permits [200]sluice.Permit
 	next := 0
 	if n := testing.AllocsPerRun(100, func() {
-		a := sluice.NewAttempts(g, sluice.RetryPolicy{})
+		a := sluice.NewRetryLoop(g, sluice.RetryPolicy{})
 		if a.NextIn(bg, 1, &permits[next]) != nil {
 			t.Fatal("refused")
 		}
@@ -212,7 +212,7 @@ func TestAttempts_Ended_PausesTheGateBeforeRelease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := mustGate(t, sluice.Config{Concurrency: 1})
 		start := time.Now()
-		a := sluice.NewAttempts(g, sluice.RetryPolicy{})
+		a := sluice.NewRetryLoop(g, sluice.RetryPolicy{})
 		p, err := a.Next(bg, 1)
 		if err != nil {
 			t.Fatal(err)
@@ -228,7 +228,7 @@ func TestAttempts_Ended_PausesTheGateBeforeRelease(t *testing.T) {
 			next <- time.Since(start)
 		}()
 		synctest.Wait()
-		if again, err := a.Ended(bg, sluice.RetryAfter(errBusy, time.Minute)); !again {
+		if again, err := a.Done(bg, sluice.ThrottledFor(errBusy, time.Minute)); !again {
 			t.Error(err)
 		}
 		p.Release()
@@ -241,7 +241,7 @@ func TestAttempts_Ended_PausesTheGateBeforeRelease(t *testing.T) {
 func TestAttempts_Next_SleepsOncePerFailure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := mustGate(t, sluice.Config{})
-		a := sluice.NewAttempts(g, sluice.RetryPolicy{Backoff: sluice.Constant(time.Second)})
+		a := sluice.NewRetryLoop(g, sluice.RetryPolicy{Backoff: sluice.Constant(time.Second)})
 		start := time.Now()
 		mustNext := func() {
 			t.Helper()
@@ -251,7 +251,7 @@ func TestAttempts_Next_SleepsOncePerFailure(t *testing.T) {
 		}
 		time.Sleep(time.Hour) // before the first attempt; does not count
 		mustNext()
-		if again, err := a.Ended(bg, errDown); !again {
+		if again, err := a.Done(bg, errDown); !again {
 			t.Fatal(err)
 		}
 		mustNext()
@@ -268,14 +268,14 @@ func TestAttempts_Charge(t *testing.T) {
 		policy := sluice.RetryPolicy{Backoff: sluice.Constant(time.Minute)}
 		start := time.Now()
 		call := func(s answer) error {
-			a := sluice.NewAttempts(g, policy)
-			a.Charge()
+			a := sluice.NewRetryLoop(g, policy)
+			a.ChargeRetry()
 			p, err := a.Next(bg, 1)
 			if err != nil {
 				return err
 			}
 			defer p.Release()
-			_, err = a.Ended(bg, sluice.Permanent(s(bg)))
+			_, err = a.Done(bg, sluice.Permanent(s(bg)))
 			return err
 		}
 		want := func(tokens int, spacing, at time.Duration) {

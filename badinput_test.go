@@ -94,14 +94,14 @@ func mistakes(t *testing.T) badinput.Tries {
 			try(row, column, func() error { return err })
 		}
 	}
-	lk := must(leaky.NewKeyed[int](hourly, limits.KeyedConfig{}))
-	kl, kc := must(window.NewKeyedSliding[int](windowed, limits.KeyedConfig{})), must(window.NewKeyedFixed[int](windowed, limits.KeyedConfig{}))
+	lk := must(leaky.NewKeyed[int](hourly))
+	kl, kc := must(window.NewKeyedSliding[int](windowed, limits.KeyedConfig{})), must(window.NewKeyedFixed[int](windowed))
 	badBucket := func(row string, q limits.Rate) {
 		try(row+", New", "TakeRate", func() error { lk.TakeRate(1, q, 1); return nil })
 		_, err := leaky.New(q)
 		set(row+", New", "leaky", err)
 		set(row+", Set", "leaky", limits.Must(leaky.New(hourly)).SetRate(q))
-		_, err = leaky.NewKeyed[int](q, limits.KeyedConfig{})
+		_, err = leaky.NewKeyed[int](q)
 		set(row+", New", "Keyed", err)
 		set(row+", Set", "Keyed", lk.SetRate(q))
 	}
@@ -110,15 +110,15 @@ func mistakes(t *testing.T) badinput.Tries {
 		_, errFixed := window.NewFixed(q)
 		set(row+", New", "window", errSliding, errFixed)
 		set(row+", Set", "window", limits.Must(window.NewSliding(windowed)).SetQuota(q), limits.Must(window.NewFixed(windowed)).SetQuota(q))
-		_, errSliding = window.NewKeyedSliding[int](q, limits.KeyedConfig{})
-		_, errFixed = window.NewKeyedFixed[int](q, limits.KeyedConfig{})
+		_, errSliding = window.NewKeyedSliding[int](q)
+		_, errFixed = window.NewKeyedFixed[int](q)
 		set(row+", New", "Keyed", errSliding, errFixed)
 		set(row+", Set", "Keyed", kl.SetQuota(q), kc.SetQuota(q))
 	}
 	badRate := func(row string, count int64, per time.Duration) {
-		_, err := pacer.New(sluice.Rate{Count: count, Per: per}, pacer.Config{})
+		_, err := pacer.New(sluice.Rate{Count: count, Per: per})
 		set(row+", New", "pacer", err)
-		set(row+", Set", "pacer", limits.Must(pacer.New(sluice.Rate{Count: 1, Per: time.Hour}, pacer.Config{})).SetRate(sluice.Rate{Count: count, Per: per}))
+		set(row+", Set", "pacer", limits.Must(pacer.New(sluice.Rate{Count: 1, Per: time.Hour})).SetRate(sluice.Rate{Count: count, Per: per}))
 		_, err = sluice.New(sluice.Config{Rate: sluice.Rate{Count: count, Per: per}})
 		_, errParse := limits.ParseRate(fmt.Sprintf("%d/%v", count, per))
 		set(row+", Set", "Gate", err, errParse, mustGate(t, room).SetRate(sluice.Rate{Count: count, Per: per}))
@@ -128,14 +128,14 @@ func mistakes(t *testing.T) badinput.Tries {
 			if n < 0 { // a burst of 0 is 1
 				q := limits.Rate{Count: 1, Per: time.Hour, Burst: n}
 				badBucket(row, q)
-				_, err := pacer.New(q, pacer.Config{})
+				_, err := pacer.New(q)
 				set(row+", New", "pacer", err)
-				set(row+", Set", "pacer", limits.Must(pacer.New(hourly, pacer.Config{})).SetRate(q))
+				set(row+", Set", "pacer", limits.Must(pacer.New(hourly)).SetRate(q))
 				_, err = sluice.New(sluice.Config{Rate: q})
 				set(row+", Set", "Gate", err, mustGate(t, room).SetRate(q))
 			}
 			badWindow(row, window.Quota{Limit: n, Window: time.Hour})
-			badWindow(row, window.Quota{Limit: n, Calendar: window.Day})
+			badWindow(row, window.Quota{Limit: n, Per: window.Day})
 			try(row+", New", "semaphore", func() error { return semaphore.NewWeighted(n).Acquire(bg, 1) })
 			try(row+", Set", "semaphore", func() error {
 				s := semaphore.NewWeighted(3)
@@ -169,9 +169,9 @@ func mistakes(t *testing.T) badinput.Tries {
 	badBucket("too long", limits.Rate{Count: 1, Per: math.MaxInt64/2 + 2, Burst: 2})
 	for _, burst := range []int64{math.MaxInt64, 147 * 366} {
 		long := sluice.Rate{Count: 1, Per: 24 * time.Hour, Burst: burst}
-		_, err := pacer.New(long, pacer.Config{})
+		_, err := pacer.New(long)
 		set("too long, New", "pacer", err)
-		set("too long, Set", "pacer", limits.Must(pacer.New(sluice.Rate{Count: 1, Per: time.Hour}, pacer.Config{})).SetRate(long))
+		set("too long, Set", "pacer", limits.Must(pacer.New(sluice.Rate{Count: 1, Per: time.Hour})).SetRate(long))
 		_, err = sluice.New(sluice.Config{Rate: long})
 		set("too long, Set", "Gate", err, mustGate(t, room).SetRate(long))
 	}
@@ -208,13 +208,13 @@ func mistakes(t *testing.T) badinput.Tries {
 		return k.Use(1, func(*sluice.Gate) error { return k.Do(bg, 2, nothing) })
 	})
 	try("context done", "Keyed", func() error { // before a gate is made or there is no room for one
-		k := must(sluice.NewKeyed(func(int) (*sluice.Gate, error) { return nil, errors.New("made") }, sluice.KeyedConfig{}))
+		k := must(sluice.NewKeyed(func(int) (*sluice.Gate, error) { return nil, errors.New("made") }))
 		return k.Do(done, 1, nothing)
 	})
 	_, err := sluice.New(sluice.Config{Limits: []sluice.Limit{{Name: "q"}}})
 	set("nil limit, function", "Gate", err)
 	try("nil limit, function", "Queue", func() error { sluice.NewQueue(nil); return nil })
-	try("nil limit, function", "Keyed", func() error { _, err := sluice.NewKeyed[int](nil, sluice.KeyedConfig{}); return err })
+	try("nil limit, function", "Keyed", func() error { _, err := sluice.NewKeyed[int](nil); return err })
 	try("released twice", "semaphore", func() error {
 		s := semaphore.NewWeighted(3)
 		s.TryAcquire(1)
@@ -327,11 +327,11 @@ var (
 
 // subjects returns new ones, always in the same order.
 func subjects(t *testing.T) []subject {
-	s, p := semaphore.NewWeighted(3), limits.Must(pacer.New(sluice.Rate{Count: 1, Per: time.Hour}, pacer.Config{}))
-	b, kb := limits.Must(leaky.New(limits.Rate{Count: 1, Per: time.Hour, Burst: 3})), must(leaky.NewKeyed[int](hourly, limits.KeyedConfig{}))
-	l, kl := limits.Must(window.NewSliding(window.Quota{Limit: 3, Window: time.Hour})), must(window.NewKeyedSliding[int](windowed, limits.KeyedConfig{}))
-	c, kc := limits.Must(window.NewFixed(window.Quota{Limit: 3, Window: time.Hour})), must(window.NewKeyedFixed[int](windowed, limits.KeyedConfig{}))
-	hosts := must(sluice.NewKeyed(func(int) (*sluice.Gate, error) { return sluice.New(room) }, sluice.KeyedConfig{}))
+	s, p := semaphore.NewWeighted(3), limits.Must(pacer.New(sluice.Rate{Count: 1, Per: time.Hour}))
+	b, kb := limits.Must(leaky.New(limits.Rate{Count: 1, Per: time.Hour, Burst: 3})), must(leaky.NewKeyed[int](hourly))
+	l, kl := limits.Must(window.NewSliding(window.Quota{Limit: 3, Window: time.Hour})), must(window.NewKeyedSliding[int](windowed))
+	c, kc := limits.Must(window.NewFixed(window.Quota{Limit: 3, Window: time.Hour})), must(window.NewKeyedFixed[int](windowed))
+	hosts := must(sluice.NewKeyed(func(int) (*sluice.Gate, error) { return sluice.New(room) }))
 	use := func(ctx context.Context, n int64) (err error) {
 		return hosts.Use(1, func(g *sluice.Gate) error { return released(g.Acquire(ctx, n)) })
 	}

@@ -20,8 +20,8 @@ type Queue struct {
 // the limiter. It does so again after the wait that the limiter returned.
 //
 // Calls that take from limiter directly bypass the queue. If limiter may allow a call
-// earlier than it said, because units were given back or its numbers changed, the first
-// caller consults it again at once if limiter is a [limits.Notifier], as those of leaky and
+// earlier than it said, because units were returned or its numbers changed, the first
+// caller consults it again immediately if limiter is a [limits.Notifier], as those of leaky and
 // window are.
 //
 // A Queue is safe for use by multiple goroutines. A Queue made in a testing/synctest

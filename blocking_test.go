@@ -271,11 +271,11 @@ func spots(t *testing.T) map[string]func() spot {
 			}, s.InFlight}
 		},
 		"pacer": func() spot {
-			p := limits.Must(pacer.New(sluice.Rate{Count: 1, Per: time.Hour}, pacer.Config{}))
+			p := limits.Must(pacer.New(sluice.Rate{Count: 1, Per: time.Hour}))
 			return spot{func(ctx context.Context) (func(), error) { return none, p.Acquire(ctx, 1) }, func() int64 { p.Waiting(); return 0 }}
 		},
 		"reservation": func() spot {
-			p := limits.Must(pacer.New(sluice.Rate{Count: 1, Per: time.Hour}, pacer.Config{}))
+			p := limits.Must(pacer.New(sluice.Rate{Count: 1, Per: time.Hour}))
 			return spot{func(ctx context.Context) (func(), error) { return none, p.Reserve(1).Wait(ctx) }, func() int64 { p.Waiting(); return 0 }}
 		},
 		"block": func() spot {

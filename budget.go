@@ -14,13 +14,13 @@ import (
 // from a bucket of tokens that successes fill: from full, 20 failures are retried; in
 // the long run one call in five may be a retry that fails again.
 //
-// Refusing the retry alone makes it worse: a caller that fails at once, and not after a
+// Refusing the retry alone makes it worse: a caller that fails immediately, and not after a
 // backoff, makes its next call at once (aws/aws-sdk-go-v2#3413). So an empty budget
 // also spaces out first attempts, by the backoff that was not slept. Answers halve this
 // spacing until it is gone.
 //
 // Where successes do not come, after the last call of a host or if the usual answer is
-// a 404, quiet mends the budget: each 30 s in which no call fails halve the spacing and
+// a 404, quiet mends the budget: every 30 s in which no call fails halve the spacing and
 // put back a twentieth of the tokens. While calls fail nothing comes back, so a server
 // that is down sees no more calls. The state is a function of the last event and now;
 // nothing ticks.
@@ -60,7 +60,7 @@ func newBudget(capacity int) budget {
 	if capacity == 0 {
 		capacity = budgetCapacity
 	}
-	// Negative: before any call has left. In a bubble calls may leave at the instant at
+	// Negative: before any call has left. In a bubble calls may start at the instant at
 	// which the gate was made, which is 0.
 	return budget{capacity: capacity, tokens: capacity, throttled: -1}
 }

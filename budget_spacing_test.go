@@ -20,7 +20,7 @@ func emptied(t *testing.T, cfg sluice.Config, backoff time.Duration) *sluice.Gat
 	g, s := spent(t, cfg), newServer(down)
 	p := each(backoff)
 	p.MaxElapsed = -1
-	err := sluice.Retry(bg, g, p, s.call)
+	err := sluice.Retry(bg, g, s.call, p)
 	s.wantStop(t, err, stop{last: errDown, why: sluice.ErrBudget, attempts: 1, retryAt: backoff})
 	return g
 }
@@ -28,7 +28,7 @@ func emptied(t *testing.T, cfg sluice.Config, backoff time.Duration) *sluice.Gat
 // exhaust empties the retry budget of a gate, which has room for one retry.
 func exhaust(t *testing.T, g *sluice.Gate) {
 	t.Helper()
-	err := sluice.Retry(bg, g, sluice.RetryPolicy{Backoff: sluice.Constant(500 * ms)}, func(context.Context) error { return errors.New("x") })
+	err := sluice.Retry(bg, g, func(context.Context) error { return errors.New("x") }, sluice.RetryPolicy{Backoff: sluice.Constant(500 * ms)})
 	if !errors.Is(err, sluice.ErrBudget) {
 		t.Fatal(err)
 	}
@@ -90,7 +90,7 @@ func TestStats_Spacing_OfFirstAttemptsUntilTheySucceed(t *testing.T) {
 				}
 				var want []synclog.Left
 				for i, at := range c.spaced {
-					l.Call(i, func() error { return sluice.Retry(bg, g, sluice.RetryPolicy{}, after(10*ms, fine)) })
+					l.Call(i, func() error { return sluice.Retry(bg, g, after(10*ms, fine)) })
 					want = append(want, synclog.At(i, (at+10)*ms))
 				}
 				time.Sleep(time.Hour)
@@ -113,7 +113,7 @@ func TestStats_Spacing_BelowAMillisecondIsNone(t *testing.T) {
 			if cool := 8 * time.Second >> i; cool >= ms {
 				at += cool
 			}
-			l.Call(i, func() error { return sluice.Retry(bg, g, sluice.RetryPolicy{}, fine) })
+			l.Call(i, func() error { return sluice.Retry(bg, g, fine) })
 			want = append(want, synclog.At(i, at))
 		}
 		time.Sleep(time.Hour)
@@ -131,7 +131,7 @@ func TestStats_Spacing_LoopsDoNotCallFasterThanWithBackoff(t *testing.T) {
 		s := newServer(down)
 		for i := range 6 {
 			backoff := []time.Duration{8 * time.Second, 8 * time.Second, time.Second, 10 * time.Second, time.Second, time.Second}[i]
-			if err := sluice.Retry(bg, g, each(backoff), s.call); !errors.Is(err, sluice.ErrBudget) {
+			if err := sluice.Retry(bg, g, s.call, each(backoff)); !errors.Is(err, sluice.ErrBudget) {
 				t.Errorf("call %d: %v", i, err)
 			}
 		}
@@ -143,19 +143,19 @@ func TestStats_Spacing_LoopsDoNotCallFasterThanWithBackoff(t *testing.T) {
 func TestStats_Spacing_IsTheLongestPossibleBackoff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := spent(t, sluice.Config{})
-		sluice.Retry(bg, g, sluice.RetryPolicy{}, down)
+		sluice.Retry(bg, g, down)
 		if got := g.Stats().Spacing; got < 500*ms-1 || got > 500*ms {
 			t.Errorf("after a failure: %v", got)
 		}
-		sluice.Retry(bg, g, sluice.RetryPolicy{}, busy)
+		sluice.Retry(bg, g, busy)
 		if got := g.Stats().Spacing; got < time.Second-1 || got > time.Second {
 			t.Errorf("after a throttle: %v", got)
 		}
-		sluice.Retry(bg, g, each(2*time.Second), retryAfter(10*time.Second))
+		sluice.Retry(bg, g, retryAfter(10*time.Second), each(2*time.Second))
 		if got := g.Stats().Spacing; got != 2*time.Second {
 			t.Errorf("after a server wait: %v", got)
 		}
-		sluice.Retry(bg, g, each(0), down) // after the pause
+		sluice.Retry(bg, g, down, each(0)) // after the pause
 		if got := g.Stats().Spacing; got != 2*time.Second {
 			t.Errorf("after a failure with no backoff: %v", got)
 		}
@@ -181,7 +181,7 @@ func TestStats_Spacing_ReachesWaiters(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := spent(t, sluice.Config{Rate: sluice.Rate{Count: 1, Per: time.Second}})
 		l := synclog.New()
-		l.Call(0, func() error { return sluice.Retry(bg, g, each(10*time.Second), after(2500*ms, down)) })
+		l.Call(0, func() error { return sluice.Retry(bg, g, after(2500*ms, down), each(10*time.Second)) })
 		for i := 1; i <= 4; i++ {
 			l.Call(i, enter(g, bg))
 		}
@@ -203,7 +203,7 @@ func TestStats_Spacing_FailsNoWaitEarly(t *testing.T) {
 		l := synclog.New()
 		ctx, cancel := context.WithTimeout(bg, 5*time.Second)
 		defer cancel()
-		l.Call(0, func() error { return sluice.Retry(bg, g, each(10*time.Second), after(2500*ms, down)) })
+		l.Call(0, func() error { return sluice.Retry(bg, g, after(2500*ms, down), each(10*time.Second)) })
 		l.Call(1, enter(g, ctx))
 		l.Call(2, enter(g, ctx))
 		l.Call(3, enter(g, ctx)) // one success would still let it leave in time
@@ -229,7 +229,7 @@ func TestStats_Spacing_BegunWhileALimitIsAskedFailsNoWaitEarly(t *testing.T) {
 			}
 		})}}})
 		l := synclog.New()
-		l.Call(0, func() error { return sluice.Retry(bg, g, each(8*time.Second), after(500*ms, down)) }) // empties the budget
+		l.Call(0, func() error { return sluice.Retry(bg, g, after(500*ms, down), each(8*time.Second)) }) // empties the budget
 		ctx, cancel := context.WithTimeout(bg, 5*time.Second)
 		defer cancel()
 		l.Call(1, enter(g, ctx))
@@ -321,7 +321,7 @@ func TestStats_Spacing_BeginsBeforeRelease(t *testing.T) {
 		g := spent(t, sluice.Config{Concurrency: 1})
 		l, s := synclog.New(), newServer(after(time.Second, down), fine)
 		for i := range 3 {
-			l.Call(i, func() error { return sluice.Retry(bg, g, each(10*time.Second), s.call) })
+			l.Call(i, func() error { return sluice.Retry(bg, g, s.call, each(10*time.Second)) })
 		}
 		time.Sleep(time.Hour)
 		s.want(t, 0, 10*time.Second, 15*time.Second)
@@ -344,7 +344,7 @@ func TestStats_Spacing_SurvivesSetRate(t *testing.T) {
 				l := synclog.New()
 				var want []synclog.Left
 				for i, at := range c.want {
-					l.Call(i, func() error { return sluice.Retry(bg, g, sluice.RetryPolicy{}, fine) })
+					l.Call(i, func() error { return sluice.Retry(bg, g, fine) })
 					want = append(want, synclog.At(i, at*ms))
 				}
 				if err := g.SetRate(c.rate); err != nil || g.Stats().Rate != c.rate {
@@ -382,7 +382,7 @@ func TestStats_Spacing_CountsFromTheLastCallWhateverItsCost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := spent(t, sluice.Config{Rate: sluice.Rate{Count: 1000, Per: time.Second}, RateUnit: sluice.Cost})
 		l := synclog.New()
-		l.Call(0, func() error { return sluice.Retry(bg, g, each(time.Second), after(2*time.Second, down)) })
+		l.Call(0, func() error { return sluice.Retry(bg, g, after(2*time.Second, down), each(time.Second)) })
 		time.Sleep(time.Second)
 		g.Acquire(bg, 500) // owes 500 ms
 		time.Sleep(1200 * ms)
@@ -398,7 +398,7 @@ func TestStats_Spacing_HalvedByDefiniteAnswers(t *testing.T) {
 	never.Retryable = func(error) bool { return false }
 	notFound := errors.New("404")
 	do := func(p sluice.RetryPolicy, a answer) func(g *sluice.Gate) {
-		return func(g *sluice.Gate) { sluice.Retry(bg, g, p, a) }
+		return func(g *sluice.Gate) { sluice.Retry(bg, g, a, p) }
 	}
 	for name, c := range map[string]struct {
 		call func(g *sluice.Gate)
@@ -409,19 +409,19 @@ func TestStats_Spacing_HalvedByDefiniteAnswers(t *testing.T) {
 		"wrapped":                  {do(each(ms), always(fmt.Errorf("get: %w", sluice.Permanent(notFound)))), 2 * time.Second},
 		"Policy.Retry":             {do(never, always(notFound)), 2 * time.Second},
 		"Gate.Do":                  {func(g *sluice.Gate) { g.Do(bg, gone) }, 2 * time.Second},
-		"of a call within":         {do(each(ms), func(ctx context.Context) error { return sluice.Retry(ctx, fixedGate(t, sluice.Config{}), never, gone) }), 2 * time.Second},
+		"of a call within":         {do(each(ms), func(ctx context.Context) error { return sluice.Retry(ctx, fixedGate(t, sluice.Config{}), gone, never) }), 2 * time.Second},
 		"plain, Gate.Do":           {func(g *sluice.Gate) { g.Do(bg, down) }, 4 * time.Second},
 		"Acquire":                  {func(g *sluice.Gate) { p, _ := g.Acquire(bg, 1); p.Release() }, 4 * time.Second},
 		"plain":                    {do(each(ms), down), 4 * time.Second},
-		"Permanent throttle":       {do(each(ms), always(sluice.Permanent(sluice.RetryAfter(notFound, 0)))), 4 * time.Second},
-		"Permanent and throttled":  {do(each(ms), always(sluice.Permanent(sluice.RetryAfter(notFound, ms)))), 4 * time.Second},
+		"Permanent throttle":       {do(each(ms), always(sluice.Permanent(sluice.ThrottledFor(notFound, 0)))), 4 * time.Second},
+		"Permanent and throttled":  {do(each(ms), always(sluice.Permanent(sluice.ThrottledFor(notFound, ms)))), 4 * time.Second},
 		"Permanent timeout":        {do(each(ms), always(sluice.Permanent(context.DeadlineExceeded))), 4 * time.Second},
-		"Permanent, not before":    {do(each(ms), always(sluice.Permanent(sluice.NotBefore(notFound, time.Now().Add(time.Hour))))), 4 * time.Second},
+		"Permanent, not before":    {do(each(ms), always(sluice.Permanent(sluice.RetryAt(notFound, time.Now().Add(time.Hour))))), 4 * time.Second},
 		"Policy.Retry, a timeout":  {do(never, late), 4 * time.Second},
 		"Policy.Retry, a throttle": {do(never, busy), 4 * time.Second},
 		"cancelled": {func(g *sluice.Gate) {
 			ctx, cancel := context.WithCancel(bg)
-			sluice.Retry(ctx, g, never, func(context.Context) error { cancel(); return sluice.Permanent(ctx.Err()) })
+			sluice.Retry(ctx, g, func(context.Context) error { cancel(); return sluice.Permanent(ctx.Err()) }, never)
 		}, 4 * time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -34,7 +34,7 @@ func TestConfig_RetryBudget_Prices(t *testing.T) {
 		"timeout of the attempt":      {[]answer{hang, fine}, []int{60, 50, 55}},
 		"wrapped timeout":             {[]answer{always(fmt.Errorf("get: %w", context.DeadlineExceeded)), fine}, []int{60, 50, 55}},
 		"timeout, deep inside":        {[]answer{always(&url.Error{Op: "Get", Err: fmt.Errorf("x: %w", context.DeadlineExceeded)}), fine}, []int{60, 50, 55}},
-		"throttle that is a timeout":  {[]answer{always(sluice.RetryAfter(context.DeadlineExceeded, 0)), fine}, []int{60, 55, 60}},
+		"throttle that is a timeout":  {[]answer{always(sluice.ThrottledFor(context.DeadlineExceeded, 0)), fine}, []int{60, 55, 60}},
 		"an error that is no timeout": {[]answer{always(notTimeout{}), fine}, []int{60, 55, 60}},
 		"one of each":                 {[]answer{down, busy, late, fine}, []int{60, 55, 50, 40, 45}},
 		"permanent":                   {[]answer{gone}, []int{60, 60}},
@@ -61,10 +61,10 @@ func TestConfig_RetryBudget_Prices(t *testing.T) {
 				defer cancel()
 				var got []int
 				s := newServer(c.answers...)
-				sluice.Retry(ctx, g, p, func(ctx context.Context) error {
+				sluice.Retry(ctx, g, func(ctx context.Context) error {
 					got = append(got, g.Stats().RetryTokens)
 					return s.call(ctx)
-				})
+				}, p)
 				got = append(got, g.Stats().RetryTokens)
 				if fmt.Sprint(got) != fmt.Sprint(c.want) {
 					t.Errorf("tokens %v, want %v", got, c.want)
@@ -92,7 +92,7 @@ func drain(t *testing.T, g *sluice.Gate, tokens int) {
 	before := g.Stats().RetryTokens
 	for range tokens / 5 {
 		s := newServer(down, gone) // a retry that fails for good puts nothing back
-		sluice.Retry(bg, g, each(ms), s.call)
+		sluice.Retry(bg, g, s.call, each(ms))
 	}
 	if got := g.Stats().RetryTokens; got != before-tokens {
 		t.Fatalf("drained by %d from %d to %d", tokens, before, got)
@@ -118,18 +118,18 @@ func TestConfig_RetryBudget_HoldsNoMoreThanItsCapacity(t *testing.T) {
 				t.Errorf("RetryBudget %d: a new gate has %d tokens, want %d", c.capacity, got, c.tokens)
 			}
 			for range 3 {
-				sluice.Retry(bg, g, sluice.RetryPolicy{}, fine)
+				sluice.Retry(bg, g, fine)
 			}
 			if got := g.Stats().RetryTokens; got != c.tokens {
 				t.Errorf("RetryBudget %d: %d tokens after successes, want %d", c.capacity, got, c.tokens)
 			}
-			sluice.Retry(bg, g, each(ms), newServer(down, fine).call)
+			sluice.Retry(bg, g, newServer(down, fine).call, each(ms))
 			drain(t, g, 5)
 			for i := range 7 {
 				if got, want := g.Stats().RetryTokens, min(c.tokens, c.tokens-5+i); got != want {
 					t.Errorf("RetryBudget %d: %d tokens after −5 +5 −5 and %d successes, want %d", c.capacity, got, i, want)
 				}
-				sluice.Retry(bg, g, sluice.RetryPolicy{}, fine)
+				sluice.Retry(bg, g, fine)
 			}
 		})
 	}
@@ -161,7 +161,7 @@ func TestConfig_RetryBudget_TwentyFailuresAreRetriedFromFull(t *testing.T) {
 				g, s := fixedGate(t, sluice.Config{Rate: herd, RetryBudget: c.capacity}), newServer(c.answer)
 				p := each(time.Second)
 				p.Attempts = -1
-				err := sluice.Retry(bg, g, p, s.call)
+				err := sluice.Retry(bg, g, s.call, p)
 				// It stops before the backoff, not after it: no time passes.
 				at := time.Duration(c.retries) * time.Second
 				s.wantStop(t, err, stop{
@@ -179,12 +179,12 @@ func TestConfig_RetryBudget_OneCallInFiveMayBeAFailingRetry(t *testing.T) {
 		drain(t, g, 100)
 		for round := range 10 {
 			for range 5 {
-				if err := sluice.Retry(bg, g, each(ms), fine); err != nil {
+				if err := sluice.Retry(bg, g, fine, each(ms)); err != nil {
 					t.Fatal(err)
 				}
 			}
 			s := newServer(down)
-			err := sluice.Retry(bg, g, each(ms), s.call)
+			err := sluice.Retry(bg, g, s.call, each(ms))
 			if got := len(s.attempts()); got != 2 || !errors.Is(err, sluice.ErrBudget) {
 				t.Errorf("round %d: %d attempts, %v", round, got, err)
 			}
@@ -204,7 +204,7 @@ func TestConfig_RetryBudget_Model(t *testing.T) {
 				p := each(ms)
 				p.Attempts = 1 + r.IntN(4)
 				var why error
-				err := sluice.Retry(bg, g, p, func(ctx context.Context) error {
+				err := sluice.Retry(bg, g, func(ctx context.Context) error {
 					attempts++
 					kind := r.IntN(6)
 					cost := 5
@@ -230,7 +230,7 @@ func TestConfig_RetryBudget_Model(t *testing.T) {
 						tokens -= cost
 					}
 					return []answer{3: late, 4: busy, 5: down}[kind](ctx)
-				})
+				}, p)
 				if got := g.Stats().RetryTokens; got != tokens || !errors.Is(err, why) {
 					t.Fatalf("%d tokens, want %d; %v, want %v", got, tokens, err, why)
 				}
@@ -251,7 +251,7 @@ func TestConfig_RetryBudget_NegativeMakesRetriesFree(t *testing.T) {
 					answers[i] = a
 				}
 				s := newServer(append(answers, fine)...)
-				l.Call(i, func() error { return sluice.Retry(bg, g, p, s.call) })
+				l.Call(i, func() error { return sluice.Retry(bg, g, s.call, p) })
 			}
 			time.Sleep(time.Hour)
 			left := l.Sofar()
@@ -274,7 +274,7 @@ func TestConfig_RetryBudget_IsPerGate(t *testing.T) {
 		if got := other.Stats(); got.RetryTokens != 100 || got.Spacing != 0 {
 			t.Errorf("%+v", got)
 		}
-		if err := sluice.Retry(bg, other, each(time.Second), newServer(down, fine).call); err != nil {
+		if err := sluice.Retry(bg, other, newServer(down, fine).call, each(time.Second)); err != nil {
 			t.Error(err)
 		}
 		if got := one.Stats(); got.RetryTokens != 0 || got.Spacing != time.Second {
@@ -287,8 +287,8 @@ func TestConfig_RetryBudget_DoesNotOverflow(t *testing.T) {
 	g := fixedGate(t, sluice.Config{RetryBudget: math.MaxInt})
 	fail := func(context.Context) error { return errors.New("x") }
 	for range 3 {
-		sluice.Retry(bg, g, sluice.RetryPolicy{}, nothing)
-		if err := sluice.Retry(bg, g, sluice.RetryPolicy{Attempts: 2, Backoff: sluice.Constant(0)}, fail); !errors.Is(err, sluice.ErrAttempts) {
+		sluice.Retry(bg, g, nothing)
+		if err := sluice.Retry(bg, g, fail, sluice.RetryPolicy{Attempts: 2, Backoff: sluice.Constant(0)}); !errors.Is(err, sluice.ErrAttempts) {
 			t.Error(err)
 		}
 	}
@@ -316,7 +316,7 @@ func TestConfig_RetryBudget_BurstOfThrottlesIsChargedOnce(t *testing.T) {
 					// All leave at 0 and fail from 1 s to 1.7 s, leave again
 					// by 11.7 s and fail from 12 s on.
 					s := newServer(after(time.Second+time.Duration(i)*100*ms, c.answer), after(2*time.Second, c.answer), after(time.Second, gone))
-					l.Call(i, func() error { return sluice.Retry(bg, g, each(10*time.Second), s.call) })
+					l.Call(i, func() error { return sluice.Retry(bg, g, s.call, each(10*time.Second)) })
 				}
 				time.Sleep(5 * time.Second)
 				if got := g.Stats().RetryTokens; got != c.want[0] {
@@ -356,7 +356,7 @@ func TestConfig_RetryBudget_ThrottleAfterTheBurstIsCharged(t *testing.T) {
 			s := newServer(after(c.fails-c.leaves, c.answer), gone)
 			l.Call(i, func() error {
 				time.Sleep(c.leaves)
-				return sluice.Retry(bg, g, each(time.Hour/10), s.call)
+				return sluice.Retry(bg, g, s.call, each(time.Hour/10))
 			})
 		}
 		for _, c := range []struct {
@@ -381,7 +381,7 @@ func TestConfig_RetryBudget_BurstThatCannotBePaidIsNotRetried(t *testing.T) {
 		var want []synclog.Left
 		for i := range 8 {
 			at := time.Second + time.Duration(i)*100*ms
-			l.Call(i, func() error { return sluice.Retry(bg, g, each(time.Second), after(at, busy)) })
+			l.Call(i, func() error { return sluice.Retry(bg, g, after(at, busy), each(time.Second)) })
 			want = append(want, synclog.Failed(i, at, sluice.ErrBudget))
 		}
 		time.Sleep(time.Minute)
@@ -413,7 +413,7 @@ func TestConfig_RetryBudget_BurstRefusedAtOnceIsChargedOnce(t *testing.T) {
 				burst := func(want int) {
 					t.Helper()
 					for range 64 {
-						go sluice.Retry(bg, g, sluice.RetryPolicy{Attempts: 2, Throttled: sluice.Constant(time.Hour), MaxElapsed: -1, MaxServerWait: -1}, c.answer)
+						go sluice.Retry(bg, g, c.answer, sluice.RetryPolicy{Attempts: 2, ThrottleBackoff: sluice.Constant(time.Hour), MaxElapsed: -1, MaxServerWait: -1})
 					}
 					synctest.Wait()
 					if got := g.Stats().RetryTokens; got != want {
@@ -433,7 +433,7 @@ func TestConfig_RetryBudget_BurstRefusedAtOnceIsChargedOnce(t *testing.T) {
 func TestConfig_RetryBudget_SuccessiveThrottlesAreChargedEach(t *testing.T) {
 	g := fixedGate(t, sluice.Config{})
 	for i := range 5 {
-		sluice.Retry(bg, g, sluice.RetryPolicy{Attempts: 2, Throttled: sluice.Constant(ms)}, newServer(busy, gone).call)
+		sluice.Retry(bg, g, newServer(busy, gone).call, sluice.RetryPolicy{Attempts: 2, ThrottleBackoff: sluice.Constant(ms)})
 		if got, want := g.Stats().RetryTokens, 95-5*i; got != want {
 			t.Errorf("%d tokens after throttle %d, want %d", got, i+1, want)
 		}
@@ -469,7 +469,7 @@ func TestConfig_RetryBudget_CallsWithDeadlinesSucceedAfterAnOutage(t *testing.T)
 					start := time.Now()
 					for range 500 {
 						go with(func(ctx context.Context) error {
-							err := sluice.Retry(ctx, g, p, func(context.Context) error {
+							err := sluice.Retry(ctx, g, func(context.Context) error {
 								n := calls.Add(1)
 								// Answered one after the other: in which order the budget sees
 								// them decides how many retries it pays for.
@@ -478,7 +478,7 @@ func TestConfig_RetryBudget_CallsWithDeadlinesSucceedAfterAnOutage(t *testing.T)
 									return errDown
 								}
 								return nil
-							})
+							}, p)
 							if err == nil {
 								fine.Add(1)
 								mu.Lock()
@@ -526,7 +526,7 @@ func TestConfig_RetryBudget_CallsWithDeadlinesSucceedAfterAnOutage(t *testing.T)
 func TestConfig_RetryBudget_AcquireWithinAfterAnOutage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g, l := emptied(t, sluice.Config{Rate: tenPerSecond}, 8*time.Second), synclog.New()
-		l.Call(0, func() error { return sluice.Retry(bg, g, sluice.RetryPolicy{}, fine) })
+		l.Call(0, func() error { return sluice.Retry(bg, g, fine) })
 		for i := range 3 { // 8 s each if nothing succeeded
 			l.Call(i+1, func() error {
 				p, err := g.AcquireWithin(bg, 1, 20*time.Second)
@@ -556,7 +556,7 @@ func TestConfig_RetryBudget_RecoversWithTime(t *testing.T) {
 			g := fixedGate(t, sluice.Config{RetryBudget: c.capacity})
 			capacity := g.Stats().RetryTokens
 			for range capacity / 5 {
-				sluice.Retry(bg, g, sluice.RetryPolicy{Attempts: 2, Backoff: sluice.Constant(ms)}, down)
+				sluice.Retry(bg, g, down, sluice.RetryPolicy{Attempts: 2, Backoff: sluice.Constant(ms)})
 			}
 			for i, want := range c.after {
 				if i > 0 {
@@ -610,11 +610,11 @@ func TestConfig_RetryBudget_RecoveryDependsOnTimeOnly(t *testing.T) {
 // While calls fail, nothing comes back, with or without an attempt left.
 func TestConfig_RetryBudget_DoesNotRecoverWhileCallsFail(t *testing.T) {
 	for name, call := range map[string]func(g *sluice.Gate){
-		"no budget":   func(g *sluice.Gate) { sluice.Retry(bg, g, each(ms), down) },
-		"no attempts": func(g *sluice.Gate) { sluice.Retry(bg, g, sluice.RetryPolicy{Attempts: 1}, down) },
+		"no budget":   func(g *sluice.Gate) { sluice.Retry(bg, g, down, each(ms)) },
+		"no attempts": func(g *sluice.Gate) { sluice.Retry(bg, g, down, sluice.RetryPolicy{Attempts: 1}) },
 		"Gate.Do":     func(g *sluice.Gate) { g.Do(bg, down) },
 		"throttled":   func(g *sluice.Gate) { g.Do(bg, busy) },
-		"timeout":     func(g *sluice.Gate) { sluice.Retry(bg, g, each(ms), always(sluice.Permanent(os.ErrDeadlineExceeded))) },
+		"timeout":     func(g *sluice.Gate) { sluice.Retry(bg, g, always(sluice.Permanent(os.ErrDeadlineExceeded)), each(ms)) },
 		"timeouts":    func(g *sluice.Gate) { g.Do(bg, always(sluice.Permanent(os.ErrDeadlineExceeded))) },
 	} {
 		synctest.Test(t, func(t *testing.T) {
@@ -679,7 +679,7 @@ func TestConfig_RetryBudget_DefiniteErrorsEndAnOutageSoon(t *testing.T) {
 				g := emptied(t, cfg, 30*time.Second)
 				start := time.Now()
 				for range 100 {
-					if err := sluice.Retry(bg, g, sluice.RetryPolicy{}, gone); err == nil {
+					if err := sluice.Retry(bg, g, gone); err == nil {
 						t.Error("no error")
 					}
 				}
@@ -725,7 +725,7 @@ func TestConfig_RetryBudget_Stress(t *testing.T) {
 		wg.Go(func() {
 			for i := range 100 {
 				ctx, cancel := context.WithTimeout(bg, 20*ms)
-				sluice.Retry(ctx, g, each(ms), answers[(w+i)%len(answers)])
+				sluice.Retry(ctx, g, answers[(w+i)%len(answers)], each(ms))
 				cancel()
 			}
 		})
@@ -755,7 +755,7 @@ func TestRetry_BudgetWhenAServerIsDown(t *testing.T) {
 		"500 and 503, Retry-After":       {[]func() error{fails, busyFor(time.Second)}, 60, 99},
 		"500 and 503, short Retry-After": {[]func() error{busyFor(ms), fails}, 60, 99},
 	} {
-		for kind, adaptive := range map[string]sluice.Adaptive{"": {}, ", adaptive off": {Off: true}} {
+		for kind, adaptive := range map[string]sluice.Adaptive{"": {}, ", adaptive off": {Disabled: true}} {
 			t.Run(name+kind, func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					g := mustGate(t, sluice.Config{Concurrency: 20, Adaptive: adaptive})
@@ -773,7 +773,7 @@ func TestRetry_BudgetWhenAServerIsDown(t *testing.T) {
 					for range 100 {
 						callers.Go(func() {
 							for ctx.Err() == nil {
-								_ = sluice.Retry(ctx, g, sluice.RetryPolicy{}, answer)
+								_ = sluice.Retry(ctx, g, answer)
 								time.Sleep(time.Second)
 							}
 						})

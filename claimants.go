@@ -49,7 +49,7 @@ func (g *Gate) For(who Claimant, f func(gate *Gate) error) error {
 // newClaimant makes the gate of a claimant of g, or of a class if it has no name.
 func (g *Gate) newClaimant(who Claimant) (gate *Gate, err error) {
 	parent := g
-	cfg := Config{Name: g.nameFor(who.Name), Weight: who.Weight, MaxWaiting: g.maxWaiting, Refused: g.refusedBy}
+	cfg := Config{Name: g.nameFor(who.Name), Weight: who.Weight, MaxWaiting: g.maxWaiting, IsThrottle: g.refusedBy}
 	switch {
 	case who.Class != "" && who.Name != "":
 		err = g.claimants.Load().Use(Claimant{Class: who.Class, ClassWeight: who.ClassWeight}, func(class *Gate) error {

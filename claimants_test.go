@@ -43,7 +43,7 @@ func TestGate_For(t *testing.T) {
 		names := map[string]bool{}
 		g.Claimants(func(who sluice.Claimant, s sluice.Stats) bool {
 			names[s.Name] = true
-			if got := float64(s.Granted) / 1000; who.Name+who.Class == "" || who.Name != "" {
+			if got := float64(s.Admitted) / 1000; who.Name+who.Class == "" || who.Name != "" {
 				if share := want[who]; got < share-0.02 || got > share+0.02 {
 					t.Errorf("%+v: %v of the calls, want %v", who, got, share)
 				}
@@ -65,7 +65,7 @@ func TestGate_For_Refused(t *testing.T) {
 				return gate.Do(bg, func(context.Context) error { return f() })
 			})
 		}
-		_ = call("a", func() error { return sluice.RetryAfter(errTooMany, time.Minute) })
+		_ = call("a", func() error { return sluice.ThrottledFor(errTooMany, time.Minute) })
 		if left := time.Until(g.Stats().PausedUntil); left != time.Minute {
 			t.Errorf("paused for %v", left)
 		}
@@ -73,7 +73,7 @@ func TestGate_For_Refused(t *testing.T) {
 		for i := range 100 {
 			_ = call("b", func() error { return nil })
 			if i%10 == 0 {
-				_ = call("a", func() error { return sluice.RetryAfter(errTooMany, time.Second) })
+				_ = call("a", func() error { return sluice.ThrottledFor(errTooMany, time.Second) })
 			}
 		}
 		if took := time.Since(began); took > 2*time.Minute {
@@ -94,7 +94,7 @@ func TestGate_TurnAway_Claimants(t *testing.T) {
 		var all sync.WaitGroup
 		for i := range 6 {
 			all.Go(func() {
-				a := sluice.NewAttempts(g, sluice.RetryPolicy{MaxServerWait: -1})
+				a := sluice.NewRetryLoop(g, sluice.RetryPolicy{MaxServerWait: -1})
 				a.Label(uint32(1 + i%2))
 				err := g.For(sluice.Claimant{Name: fmt.Sprint(i / 4)}, func(gate *sluice.Gate) error {
 					a.Move(gate)
@@ -119,7 +119,7 @@ func TestGate_TurnAway_Claimants(t *testing.T) {
 		synctest.Wait()
 		g.TurnAway(func(label uint32) bool { return label == 1 })
 		synctest.Wait()
-		if n := other.Stats().Granted; n != 3 {
+		if n := other.Stats().Admitted; n != 3 {
 			t.Errorf("%d calls went on through another gate, want 3", n)
 		}
 		g.Resume()

@@ -26,20 +26,20 @@ type Config struct {
 	// ConcurrencyUnit is what Concurrency counts. Empty means Calls.
 	ConcurrencyUnit Unit
 
-	// Rate is how often calls may leave, evenly spaced, and how many may leave
+	// Rate is how often calls may start, evenly spaced, and how many may leave
 	// together after the gate was idle. The zero Rate means no limit.
 	Rate Rate
 
 	// RateUnit is what Rate counts. Empty means Calls.
 	RateUnit Unit
 
-	// CatchUp is that of pacer.Config: how much is made up for when calls are woken
+	// MaxCatchUp is that of pacer.Config: how much is caught up when calls are woken
 	// late. 0 means 50 ms, negative nothing.
-	CatchUp time.Duration
+	MaxCatchUp time.Duration
 
-	// Grain is that of pacer.Config: how late calls may be woken to save processor
+	// TimerResolution is that of pacer.Config: how late calls may be woken to save processor
 	// time. 0 means 1 ms, negative none: as exactly as the machine can.
-	Grain time.Duration
+	TimerResolution time.Duration
 
 	// MaxWaiting is the most callers that may wait; further ones fail with
 	// limits.ErrQueueFull. 0 means no bound.
@@ -48,7 +48,7 @@ type Config struct {
 	// Limits are further limits. A call takes from all of them or from none.
 	// Limits over a network (limits.Remote) come last, as many as possible in
 	// one step. If a limit is a limits.Notifier, as those of leaky and window
-	// are, units given back from outside the gate reach the first caller at
+	// are, units returned from outside the gate reach the first caller at
 	// once. Otherwise the gate consults the limit again after the wait that it
 	// returned.
 	Limits []Limit
@@ -80,11 +80,11 @@ type Config struct {
 	// is on: it changes nothing before the server refuses calls.
 	Adaptive Adaptive
 
-	// Refused, if set, reports whether an error of a call means that the server refused
+	// IsThrottle, if set, reports whether an error of a call means that the server refused
 	// it because of too many calls, and how long it asks to wait, 0 if it does not say.
-	// It is for errors that are not marked with RetryAfter or RetryAt: a function need
+	// It is for errors that are not marked with ThrottledFor or ThrottledUntil: a function need
 	// not mark its errors then.
-	Refused func(err error) (refused bool, wait time.Duration)
+	IsThrottle func(err error) (throttled bool, wait time.Duration)
 
 	// Observer, if set, is called with each event of the gate.
 	Observer Observer
@@ -113,7 +113,7 @@ func newGate(cfg Config) (*Gate, error) {
 	if err := cfg.check(); err != nil {
 		return nil, err
 	}
-	s, err := schedule.New(schedule.Config{Rate: cfg.Rate, CatchUp: cfg.CatchUp, Grain: cfg.Grain})
+	s, err := schedule.New(schedule.Config{Rate: cfg.Rate, MaxCatchUp: cfg.MaxCatchUp, TimerResolution: cfg.TimerResolution})
 	if err != nil {
 		return nil, err
 	}
@@ -130,7 +130,7 @@ func newGate(cfg Config) (*Gate, error) {
 		concurrency:     cfg.Concurrency,
 		rate:            cfg.Rate,
 		adaptive:        cfg.Adaptive,
-		refusedBy:       cfg.Refused,
+		refusedBy:       cfg.IsThrottle,
 		schedule:        *s,
 		brakes:          brakes{budget: newBudget(cfg.RetryBudget)},
 	}

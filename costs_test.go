@@ -181,7 +181,7 @@ func TestWithCosts_EachAttemptTakes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g, tokens, _ := tokensAnd(t, sluice.Config{})
 		n := 0
-		err := sluice.Retry(sluice.WithCosts(t.Context(), sluice.Costs{"tokens": 20}), g, sluice.RetryPolicy{}, func(context.Context) error {
+		err := sluice.Retry(sluice.WithCosts(t.Context(), sluice.Costs{"tokens": 20}), g, func(context.Context) error {
 			if n++; n < 3 {
 				return errors.New("again")
 			}

@@ -6,7 +6,7 @@ import "github.com/sluice-go/sluice/internal/adaptive"
 //
 // When a call ends, a learner must know what it was charged when it left, and what its controllers
 // knew then. The goroutine of the call cannot keep that: the one that lets it leave is often
-// another. So the record is written where the call leaves, under the lock, and the permit has
+// another. So the record is written where the call starts, under the lock, and the permit has
 // its number: the queue hands that over with the grant (queue.Receipt).
 //
 // Finding the record by the instant at which the call left needs no number, but a search among
@@ -56,7 +56,7 @@ func (d *departures) receipt() uint32 {
 }
 
 // end ends the record number, if that is not 0, and returns what is in it, which is valid
-// until a call leaves.
+// until a call starts.
 func (d *departures) end(number uint32) []charge {
 	if number == 0 {
 		return nil

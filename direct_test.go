@@ -47,7 +47,7 @@ func TestGate_LimitsOfThisProcess_GaveWhatLeft(t *testing.T) {
 			})
 		}
 		callers.Wait()
-		left := int64(g.Stats().Granted)
+		left := int64(g.Stats().Admitted)
 		if took := most - own.Take(0).Remaining; took != left {
 			t.Errorf("parent %v: %d calls left, and their limit gave %d", withParent, left, took)
 		}

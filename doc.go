@@ -9,11 +9,11 @@
 //		Rate:        sluice.PerSecond(100),
 //	})
 //	…
-//	user, err := sluice.RetryValue(ctx, gate, sluice.RetryPolicy{}, func(ctx context.Context) (*User, error) {
+//	user, err := sluice.RetryValue(ctx, gate, func(ctx context.Context) (*User, error) {
 //		return fetchUser(ctx, id)
 //	})
 //
-// A function whose call the server throttles returns [RetryAfter]: that pauses the gate for
+// A function whose call the server throttles returns [ThrottledFor]: that pauses the gate for
 // all its callers. If the limit is not documented, or changes, leave out the rate: the gate then
 // finds it, see [Adaptive]. [Gate.Do] makes a call without retries, and [Gate.Wait] only waits.
 //

@@ -98,8 +98,8 @@ func (s *RetryError) Unwrap() []error {
 
 // Permanent marks err as one that must not be retried, by any RetryValue that returns
 // it. The error keeps its message and matches [ErrPermanent]. It counts as a definite
-// answer, which shows that the server is well, unless it is also marked with RetryAfter,
-// RetryAt or NotBefore, or is a timeout. Permanent(nil) is nil.
+// answer, which shows that the server is well, unless it is also marked with ThrottledFor,
+// ThrottledUntil or RetryAt, or is a timeout. Permanent(nil) is nil.
 func Permanent(err error) error {
 	if err == nil {
 		return nil
@@ -127,11 +127,11 @@ func (e *elapsedError) Error() string {
 
 func (e *elapsedError) Unwrap() error { return ErrElapsed }
 
-// RetryAfter marks err as a throttle, the response of a server that asks for a wait of d
+// ThrottledFor marks err as a throttle, the response of a server that asks for a wait of d
 // before the next call, such as the status 429 with a Retry-After. The error keeps its
 // message. The wait is at least 1 ms. d ≤ 0 means that the server set no time.
-// RetryAfter(nil, d) is nil.
-func RetryAfter(err error, d time.Duration) error {
+// ThrottledFor(nil, d) is nil.
+func ThrottledFor(err error, d time.Duration) error {
 	if err == nil {
 		return nil
 	}
@@ -142,20 +142,20 @@ func RetryAfter(err error, d time.Duration) error {
 	return e
 }
 
-// RetryAt is RetryAfter with a time. A t that has passed means that the server set no
+// ThrottledUntil is ThrottledFor with a time. A t that has passed means that the server set no
 // time.
-func RetryAt(err error, t time.Time) error {
+func ThrottledUntil(err error, t time.Time) error {
 	if err == nil {
 		return nil
 	}
 	return &throttledError{error: err, at: t}
 }
 
-// Exhausted marks err, which should also be marked with [RetryAfter] or [RetryAt], with the
+// ThrottledBy marks err, which should also be marked with [ThrottledFor] or [ThrottledUntil], with the
 // unit whose limit has refused the call, if the answer says so: a gate with [Adaptive] whose
 // calls take of several units then need not guess. Calls and Cost are units, too.
-// Exhausted(nil, unit) is nil.
-func Exhausted(err error, unit Unit) error {
+// ThrottledBy(nil, unit) is nil.
+func ThrottledBy(err error, unit Unit) error {
 	if err == nil {
 		return nil
 	}
@@ -180,12 +180,12 @@ func exhausted(err error) Unit {
 // MaybeThrottled marks err as an answer that may mean that there were too many calls, and may
 // mean something else: the status 503 without a time, a 403, an error without a code. The gate
 // decides by evidence. If such answers come in bursts while other calls are granted, it takes
-// them for refusals, as if err were marked with [RetryAfter] and no time; otherwise err counts as
+// them for refusals, as if err were marked with [ThrottledFor] and no time; otherwise err counts as
 // it would without this mark. If the share of such answers does not fall although calls are made
 // less often, it was wrong, and does not believe them for five minutes or longer.
 //
 // MaybeThrottled(Permanent(err)) is retried only if it is a refusal, Permanent(MaybeThrottled(err))
-// never. A mark with RetryAfter or RetryAt beside it is clear, and counts alone.
+// never. A mark with ThrottledFor or ThrottledUntil beside it is clear, and counts alone.
 // MaybeThrottled(nil) is nil.
 func MaybeThrottled(err error) error {
 	if err == nil {
@@ -206,16 +206,16 @@ type throttledError struct {
 
 func (e *throttledError) Unwrap() error { return e.error }
 
-// NotBefore marks err as a failure after which this call must not be tried again before
-// t, such as the status 502 with a Retry-After. Unlike [RetryAt] it does not pause the
+// RetryAt marks err as a failure after which this call must not be tried again before
+// t, such as the status 502 with a Retry-After. Unlike [ThrottledUntil] it does not pause the
 // gate: the server failed one call and did not say that there are too many. Otherwise it
 // is an ordinary failure, which uses up an attempt and is paid for from the retry budget.
 // The next attempt comes at t or after the backoff, whichever is later; no permit is held
 // meanwhile. RetryPolicy.MaxServerWait, RetryPolicy.MaxElapsed and the deadline of the
 // context bound the wait. A t that has passed changes nothing. If err is also marked with
-// [RetryAfter] or [RetryAt] and a time to come, only that time counts. NotBefore(nil, t)
+// [ThrottledFor] or [ThrottledUntil] and a time to come, only that time counts. RetryAt(nil, t)
 // is nil.
-func NotBefore(err error, t time.Time) error {
+func RetryAt(err error, t time.Time) error {
 	if err == nil {
 		return nil
 	}
@@ -229,7 +229,7 @@ type delayedError struct {
 
 func (e *delayedError) Unwrap() error { return e.error }
 
-// delayed returns the latest time of NotBefore that err was marked with, or the zero time.
+// delayed returns the latest time of RetryAt that err was marked with, or the zero time.
 // It leaves out marks inside a RetryError, as marks does.
 func delayed(err error) (at time.Time) {
 	var inner []error
@@ -324,3 +324,11 @@ func isTimeout(err error) bool {
 	var t interface{ Timeout() bool }
 	return errors.Is(err, context.DeadlineExceeded) || errors.As(err, &t) && t.Timeout()
 }
+
+// Throttled is [ThrottledFor] for a response without a time, such as most with the status 429.
+// Throttled(nil) is nil.
+func Throttled(err error) error { return ThrottledFor(err, 0) }
+
+// RetryAfter is [RetryAt] with a duration: it delays only the next attempt of this call. A d that
+// is not positive changes nothing. RetryAfter(nil, d) is nil.
+func RetryAfter(err error, d time.Duration) error { return RetryAt(err, time.Now().Add(max(0, d))) }

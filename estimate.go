@@ -16,7 +16,7 @@ import (
 // has one.
 type Estimate struct {
 	// First and Last are how long it takes from now until the first and the last
-	// of the calls leave.
+	// of the calls start.
 	First, Last time.Duration
 
 	// Total is how long it takes until the last of them is done: Last and the time

@@ -37,7 +37,7 @@ func Example() {
 		})
 	}
 	workers.Wait()
-	fmt.Println(squares, gate.Stats().Granted)
+	fmt.Println(squares, gate.Stats().Admitted)
 	// Output: [0 1 4 9 16 25 36 49 64 81] 10
 }
 
@@ -80,8 +80,8 @@ func ExampleStats_String() {
 		Pacing:      5,
 		Waiting:     7,
 		LimitedBy:   limits.ByRate,
-		Granted:     1010,
-		Refused:     sluice.Refusals{Deadline: 2, QueueFull: 1},
+		Admitted:    1010,
+		Rejected:    sluice.Rejections{Deadline: 2, QueueFull: 1},
 		Retried:     7,
 	})
 	fmt.Println(sluice.Stats{
@@ -90,7 +90,7 @@ func ExampleStats_String() {
 		LimitedBy:   limits.ByPause,
 		PausedUntil: at(30, 0),
 		PausedWhy:   "429 Too Many Requests",
-		Granted:     20,
+		Admitted:    20,
 	})
 	// Output:
 	// github: 5/s, 3 of 8 in flight, 1,010 granted, 3 refused, 7 retried; 12 calls wait for the rate of 5/s
@@ -172,7 +172,7 @@ func ExampleKeyed() {
 	all := limits.Must(sluice.New(sluice.Config{Name: "all", Concurrency: 100}))
 	hosts := limits.Must(sluice.NewKeyed(func(host string) (*sluice.Gate, error) {
 		return sluice.New(sluice.Config{Name: host, Concurrency: 4, Parent: all})
-	}, sluice.KeyedConfig{}))
+	}))
 	ctx := context.Background()
 	for _, host := range []string{"a.example", "b.example"} {
 		err := hosts.Do(ctx, host, func(context.Context) error { return nil }) // or Use, for more than one call
@@ -223,12 +223,12 @@ func ExampleRetryValue() {
 	}
 	policy := sluice.RetryPolicy{Backoff: sluice.Constant(time.Millisecond)} // so that the example is fast
 	attempts := 0
-	name, err := sluice.RetryValue(context.Background(), gate, policy, func(context.Context) (string, error) {
+	name, err := sluice.RetryValue(context.Background(), gate, func(context.Context) (string, error) {
 		if attempts++; attempts < 3 {
 			return "", errors.New("503 Service Unavailable")
 		}
 		return "Ada", nil
-	})
+	}, policy)
 	fmt.Println(name, err, "after", attempts, "attempts")
 	// Output: Ada <nil> after 3 attempts
 }
@@ -241,8 +241,8 @@ func ExampleRetryValue_error() {
 		panic(err)
 	}
 	began := time.Now()
-	_, err = sluice.RetryValue(context.Background(), gate, sluice.RetryPolicy{}, func(context.Context) (string, error) {
-		return "", sluice.RetryAfter(errors.New("429 Too Many Requests"), time.Hour)
+	_, err = sluice.RetryValue(context.Background(), gate, func(context.Context) (string, error) {
+		return "", sluice.ThrottledFor(errors.New("429 Too Many Requests"), time.Hour)
 	})
 	var stopped *sluice.RetryError
 	if errors.As(err, &stopped) {
@@ -264,7 +264,7 @@ func ExampleRetry() {
 	}
 	errNotFound := errors.New("404 Not Found")
 	attempts := 0
-	err = sluice.Retry(context.Background(), gate, sluice.RetryPolicy{}, func(context.Context) error {
+	err = sluice.Retry(context.Background(), gate, func(context.Context) error {
 		attempts++
 		return sluice.Permanent(errNotFound)
 	})
@@ -274,23 +274,23 @@ func ExampleRetry() {
 
 // A wait that the server asks for holds up all calls of the gate, and does not count as one
 // of the attempts.
-func ExampleRetryAfter() {
+func ExampleThrottledFor() {
 	gate, err := sluice.New(sluice.Config{Name: "example.com", Concurrency: 8})
 	if err != nil {
 		panic(err)
 	}
 	const wait = time.Millisecond // from a header Retry-After
-	policy := sluice.RetryPolicy{Throttled: sluice.Constant(wait)}
+	policy := sluice.RetryPolicy{ThrottleBackoff: sluice.Constant(wait)}
 	var refused time.Time
 	attempts := 0
-	err = sluice.Retry(context.Background(), gate, policy, func(context.Context) error {
+	err = sluice.Retry(context.Background(), gate, func(context.Context) error {
 		if attempts++; attempts == 1 {
 			refused = time.Now()
-			return sluice.RetryAfter(errors.New("429 Too Many Requests"), wait)
+			return sluice.ThrottledFor(errors.New("429 Too Many Requests"), wait)
 		}
 		fmt.Println("came back too early:", time.Since(refused) < wait)
 		return nil
-	})
+	}, policy)
 	fmt.Println(attempts, "attempts,", err)
 	// Output:
 	// came back too early: false
@@ -298,7 +298,7 @@ func ExampleRetryAfter() {
 }
 
 // A server failed one call and said when to send it again: only that call waits.
-func ExampleNotBefore() {
+func ExampleRetryAt() {
 	gate, err := sluice.New(sluice.Config{Name: "example.com", Concurrency: 8})
 	if err != nil {
 		panic(err)
@@ -306,14 +306,14 @@ func ExampleNotBefore() {
 	const wait = 2 * time.Millisecond // from a header Retry-After
 	policy := sluice.RetryPolicy{Backoff: sluice.Constant(time.Millisecond)}
 	var notBefore time.Time
-	err = sluice.Retry(context.Background(), gate, policy, func(context.Context) error {
+	err = sluice.Retry(context.Background(), gate, func(context.Context) error {
 		if notBefore.IsZero() {
 			notBefore = time.Now().Add(wait)
-			return sluice.NotBefore(errors.New("502 Bad Gateway"), notBefore)
+			return sluice.RetryAt(errors.New("502 Bad Gateway"), notBefore)
 		}
 		fmt.Println("came back too early:", time.Now().Before(notBefore))
 		return nil
-	})
+	}, policy)
 	fmt.Println("the gate was paused:", !gate.Stats().PausedUntil.IsZero(), err)
 	// Output:
 	// came back too early: false
@@ -322,7 +322,7 @@ func ExampleNotBefore() {
 
 // A download is in flight until it has been read, so its permit outlives the
 // attempt. Between attempts none is held.
-func ExampleAttempts() {
+func ExampleRetryLoop() {
 	gate, err := sluice.New(sluice.Config{Name: "example.com", Concurrency: 8})
 	if err != nil {
 		panic(err)
@@ -336,14 +336,14 @@ func ExampleAttempts() {
 		return "a long film", nil
 	}
 
-	attempts := sluice.NewAttempts(gate, sluice.RetryPolicy{Backoff: sluice.Constant(time.Millisecond)})
+	attempts := sluice.NewRetryLoop(gate, sluice.RetryPolicy{Backoff: sluice.Constant(time.Millisecond)})
 	for {
 		permit, err := attempts.Next(ctx, 1)
 		if err != nil {
 			panic(err)
 		}
 		download, err := open()
-		again, err := attempts.Ended(ctx, err)
+		again, err := attempts.Done(ctx, err)
 		if err == nil && !again {
 			fmt.Println("in flight while it is read:", gate.Stats().InFlight)
 			fmt.Println("read", download)
@@ -372,7 +372,7 @@ func ExampleObserver() {
 		Concurrency: 1,
 		Observer: func(e sluice.Event) {
 			switch e.Kind {
-			case sluice.EventRefused:
+			case sluice.EventRejected:
 				fmt.Println(e.Gate, e.Kind, e.Reason)
 			case sluice.EventPaused:
 				fmt.Println(e.Gate, e.Kind, e.Wait.Round(time.Second), e.Why)
@@ -384,12 +384,12 @@ func ExampleObserver() {
 	ctx := context.Background()
 	gate.Do(ctx, func(context.Context) error {
 		gate.TryAcquire(1) // one is in flight
-		return sluice.RetryAfter(errors.New("429 Too Many Requests"), time.Minute)
+		return sluice.ThrottledFor(errors.New("429 Too Many Requests"), time.Minute)
 	})
 	gate.Resume()
 	// Output:
-	// api granted
-	// api refused busy
+	// api admitted
+	// api rejected busy
 	// api learned
 	// api paused 1m0s 429 Too Many Requests
 	// api released
@@ -414,7 +414,7 @@ func ExampleGate_For() {
 	if err := call(sluice.Claimant{Name: "ann", Class: "users", ClassWeight: 15}); err != nil {
 		fmt.Println(err)
 	}
-	fmt.Println(gate.Stats().Granted, "calls")
+	fmt.Println(gate.Stats().Admitted, "calls")
 	// Output:
 	// 2 calls
 }

@@ -88,14 +88,14 @@ func TestConfig_Weight(t *testing.T) {
 					time.Sleep(10*time.Second + time.Millisecond/2) // 1,000 calls
 					total, sum := uint64(0), int64(0)
 					for i, g := range children {
-						total += g.Stats().Granted
+						total += g.Stats().Admitted
 						sum += max(1, weights[i])
 					}
 					if total < 980 || total > 1020 {
 						t.Errorf("%d calls", total)
 					}
 					for i, g := range children {
-						got, want := float64(g.Stats().Granted), float64(total)*float64(max(1, weights[i]))/float64(sum)
+						got, want := float64(g.Stats().Admitted), float64(total)*float64(max(1, weights[i]))/float64(sum)
 						if math.Abs(got-want) > 0.02*float64(total) {
 							t.Errorf("weight %d: %v of %d calls, want %.0f", weights[i], got, total, want)
 						}
@@ -114,7 +114,7 @@ func TestConfig_Weight_Alone(t *testing.T) {
 		defer b.stop()
 		b.of(children[1], 3, 1, time.Millisecond)
 		time.Sleep(10*time.Second - time.Millisecond)
-		if n := children[1].Stats().Granted; n < 995 {
+		if n := children[1].Stats().Admitted; n < 995 {
 			t.Errorf("%d calls left, want 1000", n)
 		}
 	})
@@ -156,7 +156,7 @@ func TestConfig_Weight_UsersBesideBatch(t *testing.T) {
 			if p99 := waits[len(waits)*99/100]; p99 > 2*interval {
 				t.Errorf("%d tenants: p99 of the waits of users is %v", tenants, p99)
 			}
-			if n := batch.Stats().Granted; n < 200 {
+			if n := batch.Stats().Admitted; n < 200 {
 				t.Errorf("%d tenants: the batch has made %d calls", tenants, n)
 			}
 		})
@@ -205,7 +205,7 @@ func TestConfig_Weight_Cost(t *testing.T) {
 				})
 			}
 			time.Sleep(20 * time.Second)
-			one, four := float64(children[0].Stats().Granted), float64(children[1].Stats().Granted)
+			one, four := float64(children[0].Stats().Admitted), float64(children[1].Stats().Admitted)
 			if math.Abs(one/four-c.ratio) > 0.02*c.ratio {
 				t.Errorf("%v, settled by %d: %v calls of cost 1, %v of cost 4", c.unit, c.settled, one, four)
 			}
@@ -228,10 +228,10 @@ func TestConfig_Weight_SavesNothing(t *testing.T) {
 			stop()
 			synctest.Wait()
 		}
-		before := [2]uint64{children[0].Stats().Granted, children[1].Stats().Granted}
+		before := [2]uint64{children[0].Stats().Admitted, children[1].Stats().Admitted}
 		b.of(children[1], 5, 1, 0)
 		time.Sleep(time.Second)
-		got := [2]uint64{children[0].Stats().Granted - before[0], children[1].Stats().Granted - before[1]}
+		got := [2]uint64{children[0].Stats().Admitted - before[0], children[1].Stats().Admitted - before[1]}
 		if got[0] < 49 || got[0] > 51 || got[1] < 49 || got[1] > 51 {
 			t.Errorf("%v calls in a second, want 50 each", got)
 		}
@@ -251,7 +251,7 @@ func TestConfig_Weight_OwnLimit(t *testing.T) {
 		time.Sleep(10 * time.Second)
 		for i, g := range append(children, slow) {
 			want := []uint64{455, 455, 90}[i] // its slot comes, and then a call of the others may be first
-			if got := g.Stats().Granted; got+9 < want || got > want+9 {
+			if got := g.Stats().Admitted; got+9 < want || got > want+9 {
 				t.Errorf("child %d: %d calls, want %d", i, got, want)
 			}
 		}
@@ -289,7 +289,7 @@ func TestConfig_Weight_ManyChildren(t *testing.T) {
 		time.Sleep(50 * time.Second)
 		least, most := [2]uint64{1 << 40, 1 << 40}, [2]uint64{}
 		for i, g := range children {
-			n := g.Stats().Granted
+			n := g.Stats().Admitted
 			least[i%2], most[i%2] = min(least[i%2], n), max(most[i%2], n)
 		}
 		if least[0] < 2 || most[0] > 8 || least[1] < 10 {

@@ -16,10 +16,10 @@ import (
 	"github.com/sluice-go/sluice/limits"
 )
 
-// A Gate decides when a call may leave: when there is room in flight, its turn at
+// A Gate decides when a call may start: when there is room in flight, its turn at
 // the rate has come, every further limit has enough left, and the gate is not
 // paused. It takes all of that at one instant, or nothing: a call that waits, is
-// refused or is cancelled takes nothing from any limit.
+// refused or is canceled takes nothing from any limit.
 //
 //	gate, err := sluice.New(sluice.Config{
 //		Name:        "github",
@@ -34,7 +34,7 @@ import (
 // Most programs need only [Gate.Do], or [RetryValue] to retry failures.
 //
 // Calls leave in the order in which they came, whatever their cost. Changes of the
-// rate and the concurrency, and pauses, reach waiting callers at once.
+// rate and the concurrency, and pauses, reach waiting callers at the same time.
 //
 // A Gate is safe for use by multiple goroutines, must be made by [New] and must not
 // be copied. Without [Adaptive].Peers it starts no goroutine and need not be closed. A
@@ -58,7 +58,7 @@ type Gate struct {
 	concurrencyUnit, rateUnit Unit
 	maxWaiting                int
 	adaptive                  Adaptive
-	refusedBy                 func(error) (bool, time.Duration) // Config.Refused
+	refusedBy                 func(error) (bool, time.Duration) // Config.IsThrottle
 
 	behind queue.Behind
 	flow   queue.Flow // its share of the parent
@@ -109,7 +109,7 @@ type lifetime struct {
 	drained chan struct{} // closed when closed and nothing is in flight
 }
 
-// held is what holds up the head of a queue but the gate itself.
+// held is what delays the head of a queue but the gate itself.
 type held struct {
 	by    limits.Cause  // or ""
 	until time.Duration // as by has said; 0 if it has not
@@ -138,9 +138,9 @@ type counters struct {
 
 // Acquire blocks until a call of cost n may leave, behind the callers that came
 // before, and returns its permit, which must be released when the call is done.
-// n = 0 takes nothing and is granted at once.
+// n = 0 takes nothing and is granted immediately.
 //
-// If ctx is done, it returns ctx.Err(). If the call cannot leave before the deadline
+// If ctx is done, it returns ctx.Err(). If the call cannot start before the deadline
 // of ctx, it returns a [*limits.WaitError], immediately or as soon as that is known: a change may
 // make it so, or the first caller learns it, which alone asks further limits and the parent. It
 // returns [limits.ErrTooLarge], [limits.ErrQueueFull] or [limits.ErrClosed], or the
@@ -151,7 +151,7 @@ func (g *Gate) Acquire(ctx context.Context, n int64) (*Permit, error) {
 }
 
 // AcquireWithin is Acquire, but waits no longer than longest. If it is known that the
-// call cannot leave by then, it returns at once, with a [*limits.WaitError] that says how
+// call cannot start by then, it returns immediately, with a [*limits.WaitError] that says how
 // long it would have to wait at least; otherwise, when the time is over,
 // [limits.ErrTimeout]. longest ≤ 0 does not block.
 func (g *Gate) AcquireWithin(ctx context.Context, n int64, longest time.Duration) (*Permit, error) {
@@ -172,7 +172,7 @@ func (g *Gate) TryAcquire(n int64) (*Permit, bool) {
 	if !ok {
 		g.refused[reasonBusy].Add(1)
 		later.report()
-		g.report(Event{Kind: EventRefused, Context: context.Background(), N: n, Reason: reasons[reasonBusy]})
+		g.report(Event{Kind: EventRejected, Context: context.Background(), N: n, Reason: reasons[reasonBusy]})
 		return nil, false
 	}
 	p := new(Permit)
@@ -228,8 +228,8 @@ func (g *Gate) Wait(ctx context.Context) error {
 //
 // If f returns nil, the call counts as a success for the retry budget; if the error is
 // marked with [Permanent], as a definite answer: see [RetryValue]. If it is marked
-// with [RetryAfter] or [RetryAt], the gate is paused, as if by PauseUntil, before any
-// other call leaves. If f panics, Do releases the permit and the panic propagates; the call
+// with [ThrottledFor] or [ThrottledUntil], the gate is paused, as if by PauseUntil, before any
+// other call starts. If f panics, Do releases the permit and the panic propagates; the call
 // counts neither as a success nor as a failure.
 func (g *Gate) Do(ctx context.Context, f func(ctx context.Context) error) error {
 	if g.plain && ctx.Err() == nil {
@@ -276,7 +276,7 @@ func (g *Gate) finish(since time.Duration) {
 	}
 }
 
-// vacate gives back a place in flight. It takes the lock only if a caller waits for
+// vacate returns a place in flight. It takes the lock only if a caller waits for
 // it, or Shutdown does.
 func (g *Gate) vacate() {
 	g.flight.End()
@@ -290,7 +290,7 @@ func (g *Gate) vacate() {
 }
 
 // SetRate changes the rate and its burst, also for waiting callers; the zero Rate means
-// no limit. It also applies to the debt: after a call of cost n the next one leaves n new
+// no limit. It also applies to the debt: after a call of cost n the next one starts n new
 // intervals later (one unless the rate counts cost), or now if that has passed. The saved
 // burst stays that many calls, at most the new burst; a larger burst fills from now on.
 // If New would return an error for rate, SetRate does, and changes nothing.
@@ -317,7 +317,7 @@ func (g *Gate) SetRate(rate Rate) error {
 
 // SetConcurrency changes the most calls in flight; 0 means no limit. If more are in
 // flight they finish, and none leave until there is room. It returns an error and
-// changes nothing if limit < 0. How long it takes depends only on how many calls leave or
+// changes nothing if limit < 0. How long it takes depends only on how many calls start or
 // fail, unless it counts cost and is lowered below the cost of a call that has waited: then
 // it may look at each that waits.
 func (g *Gate) SetConcurrency(limit int64) error {
@@ -332,9 +332,9 @@ func (g *Gate) SetConcurrency(limit int64) error {
 	return nil
 }
 
-// PauseUntil lets no call leave before t, waiting callers included. Then they leave
+// PauseUntil lets no call start before t, waiting callers included. Then they leave
 // in order, one interval apart, the first of them at t. Without a rate, one call
-// leaves at t; then each response lets two more calls leave, so the number doubles with
+// leaves at t; then each response lets two more calls start, so the number doubles with
 // each round trip (slow start). Callers that cannot leave before their deadline now fail
 // with a [*limits.WaitError]. A pause never becomes shorter: a t before the end of the
 // present one changes nothing. why is shown in Stats. t is converted to monotonic time at
@@ -365,7 +365,7 @@ func (g *Gate) pauseUntil(t time.Time, why string, since time.Duration) {
 	}
 }
 
-// Resume ends a pause now. Waiting callers leave as at the end of any pause.
+// Resume ends a pause now. Waiting callers start as at the end of any pause.
 func (g *Gate) Resume() {
 	paused := false
 	g.queue.Adjust(func(now time.Duration) (later bool) {
@@ -447,7 +447,7 @@ func (g *Gate) refusal(ctx context.Context, n int64, err error) Event {
 	reason := reasonOf(err)
 	g.refused[reason].Add(1)
 	g.noteError(reason, err)
-	return Event{Kind: EventRefused, Context: ctx, N: n, Reason: reasons[reason], Err: errs.Named(g.name, err)}
+	return Event{Kind: EventRejected, Context: ctx, N: n, Reason: reasons[reason], Err: errs.Named(g.name, err)}
 }
 
 // report passes e to the observer of g, if there is one.

@@ -257,7 +257,7 @@ func TestLane_Stress(t *testing.T) {
 		check := func(what string) {
 			t.Helper()
 			st := g.Stats()
-			if st.InFlight != 0 || st.Waiting+st.Pacing != 0 || st.Granted != uint64(s.entered.Load()) {
+			if st.InFlight != 0 || st.Waiting+st.Pacing != 0 || st.Admitted != uint64(s.entered.Load()) {
 				t.Errorf("%s: %d entered; %+v", what, s.entered.Load(), st)
 			}
 			if n := child.Stats(); n.InFlight != 0 || n.Waiting+n.Pacing != 0 {
@@ -342,8 +342,8 @@ func TestLane_LostSlotIsNotGranted(t *testing.T) {
 	}
 	g.PauseUntil(time.Now().Add(time.Hour), "test") // closes the lane for longer than the test
 	g.loseSlot()
-	if s := g.Stats(); s.Granted != 0 || s.InFlight != 0 {
-		t.Errorf("%d granted, %d in flight", s.Granted, s.InFlight)
+	if s := g.Stats(); s.Admitted != 0 || s.InFlight != 0 {
+		t.Errorf("%d granted, %d in flight", s.Admitted, s.InFlight)
 	}
 }
 

@@ -40,7 +40,7 @@ func TestGate_Acquire_ConcurrencyAndRate(t *testing.T) {
 				}
 				time.Sleep(time.Minute)
 				l.Want(t, want...)
-				if s := g.Stats(); s.InFlight != 0 || s.Waiting != 0 || s.Pacing != 0 || s.Granted != uint64(len(c.want)) {
+				if s := g.Stats(); s.InFlight != 0 || s.Waiting != 0 || s.Pacing != 0 || s.Admitted != uint64(len(c.want)) {
 					t.Errorf("afterwards: %+v", s)
 				}
 			})
@@ -76,7 +76,7 @@ func TestGate_Acquire_CancelGivesEverythingBack(t *testing.T) {
 		time.Sleep(50 * ms)
 		cancel()
 		synctest.Wait()
-		if s := g.Stats(); s.InFlight != 1 || s.Pacing+s.Waiting != 1 || s.Refused.Cancelled != 50 {
+		if s := g.Stats(); s.InFlight != 1 || s.Pacing+s.Waiting != 1 || s.Rejected.Canceled != 50 {
 			t.Errorf("after 50 of 51 were cancelled: %+v", s)
 		}
 		time.Sleep(time.Minute)
@@ -127,8 +127,8 @@ func TestGate_AcquireWithin_HopelessWaits(t *testing.T) {
 		if got := l.Sofar()[0]; got.At != 300*ms {
 			t.Errorf("came back after %v", got.At)
 		}
-		if s := g.Stats(); s.Refused.Deadline < 4 {
-			t.Errorf("refusals: %+v", s.Refused)
+		if s := g.Stats(); s.Rejected.Deadline < 4 {
+			t.Errorf("refusals: %+v", s.Rejected)
 		}
 	})
 }
@@ -157,8 +157,8 @@ func TestGate_TryAcquire(t *testing.T) {
 		if _, ok := g.TryAcquire(1); ok {
 			t.Error("overtook")
 		}
-		if s := g.Stats(); s.Refused.Busy != 3 {
-			t.Errorf("refusals: %+v", s.Refused)
+		if s := g.Stats(); s.Rejected.Busy != 3 {
+			t.Errorf("refusals: %+v", s.Rejected)
 		}
 		time.Sleep(time.Minute)
 		l.Want(t, synclog.At(0, 1100*ms))
@@ -204,7 +204,7 @@ func TestGate_Wait(t *testing.T) {
 				if err := g.Wait(done); err != context.Canceled {
 					t.Errorf("a context that is done: %v", err)
 				}
-				if s := g.Stats(); s.Granted != 11 || s.InFlight != 0 || s.Refused != (sluice.Refusals{Deadline: 1, Cancelled: 1}) {
+				if s := g.Stats(); s.Admitted != 11 || s.InFlight != 0 || s.Rejected != (sluice.Rejections{Deadline: 1, Canceled: 1}) {
 					t.Errorf("%+v", s)
 				}
 				if err := g.Shutdown(bg); err != nil {
@@ -234,7 +234,7 @@ func TestGate_Acquire_ZeroIsGrantedAtOnce(t *testing.T) {
 		if _, ok := g.TryAcquire(0); !ok {
 			t.Error("TryAcquire(0) failed")
 		}
-		if s := g.Stats(); s.InFlight != 1 || s.Granted != 1 {
+		if s := g.Stats(); s.InFlight != 1 || s.Admitted != 1 {
 			t.Errorf("%+v", s)
 		}
 		done, cancel := context.WithCancel(bg)
@@ -337,8 +337,8 @@ func TestGate_Do_PanicIsNoAnswer(t *testing.T) {
 	for name, call := range map[string]func(g *sluice.Gate){
 		"Do panics":    func(g *sluice.Gate) { _ = g.Do(bg, boom) },
 		"Do exits":     func(g *sluice.Gate) { _ = g.Do(bg, exit) },
-		"Retry panics": func(g *sluice.Gate) { _ = sluice.Retry(bg, g, sluice.RetryPolicy{}, boom) },
-		"Retry exits":  func(g *sluice.Gate) { _ = sluice.Retry(bg, g, sluice.RetryPolicy{}, exit) },
+		"Retry panics": func(g *sluice.Gate) { _ = sluice.Retry(bg, g, boom) },
+		"Retry exits":  func(g *sluice.Gate) { _ = sluice.Retry(bg, g, exit) },
 	} {
 		for _, parent := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s, parent %v", name, parent), func(t *testing.T) {
@@ -349,7 +349,7 @@ func TestGate_Do_PanicIsNoAnswer(t *testing.T) {
 					}
 					g := mustGate(t, cfg)
 					for range 6 {
-						_ = g.Do(bg, func(context.Context) error { return sluice.RetryAfter(errors.New("429"), 0) })
+						_ = g.Do(bg, func(context.Context) error { return sluice.ThrottledFor(errors.New("429"), 0) })
 					}
 					time.Sleep(time.Second)
 					if l := g.Stats().Learned; l == nil || !l.Blocked {
@@ -483,8 +483,8 @@ func TestGate_Do_IgnoresServerWaitsOfAnotherGate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		global, host := mustGate(t, sluice.Config{Name: "global"}), mustGate(t, sluice.Config{Name: "host"})
 		err := global.Do(bg, func(ctx context.Context) error {
-			return sluice.Retry(ctx, host, sluice.RetryPolicy{}, func(context.Context) error {
-				return sluice.RetryAfter(errors.New("429"), time.Hour)
+			return sluice.Retry(ctx, host, func(context.Context) error {
+				return sluice.ThrottledFor(errors.New("429"), time.Hour)
 			})
 		})
 		if s := global.Stats(); !s.PausedUntil.IsZero() {
@@ -501,7 +501,7 @@ func TestGate_Do_LongestOfJoinedServerWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := mustGate(t, sluice.Config{})
 		g.Do(bg, func(context.Context) error {
-			return errors.Join(sluice.RetryAfter(errors.New("a"), time.Second), sluice.RetryAfter(errors.New("b"), time.Hour))
+			return errors.Join(sluice.ThrottledFor(errors.New("a"), time.Second), sluice.ThrottledFor(errors.New("b"), time.Hour))
 		})
 		if d := time.Until(g.Stats().PausedUntil); d != time.Hour {
 			t.Errorf("paused for %v", d)
@@ -619,7 +619,7 @@ func TestGate_SetRate_UnlimitedOwesNothing(t *testing.T) {
 // of each new limit.
 func TestGate_SetConcurrency_Learned(t *testing.T) {
 	refuse := func(t *testing.T, g *sluice.Gate) {
-		_ = g.Do(bg, always(sluice.RetryAfter(errBusy, 10*ms)))
+		_ = g.Do(bg, always(sluice.ThrottledFor(errBusy, 10*ms)))
 		time.Sleep(time.Second)
 		if g.Stats().Learned == nil {
 			t.Fatal("the gate does not learn")
@@ -731,7 +731,7 @@ func TestGate_Do_ServerWaitHoldsTheNextCaller(t *testing.T) {
 	for name, call := range map[string]func(g *sluice.Gate, f func(context.Context) error) error{
 		"Gate.Do": func(g *sluice.Gate, f func(context.Context) error) error { return g.Do(bg, f) },
 		"Do": func(g *sluice.Gate, f func(context.Context) error) error {
-			return sluice.Retry(bg, g, sluice.RetryPolicy{}, f)
+			return sluice.Retry(bg, g, f)
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -746,7 +746,7 @@ func TestGate_Do_ServerWaitHoldsTheNextCaller(t *testing.T) {
 							}
 							paused = true
 							time.Sleep(time.Second)
-							return sluice.RetryAfter(refused, 30*time.Second)
+							return sluice.ThrottledFor(refused, 30*time.Second)
 						})
 					})
 				}
@@ -804,7 +804,7 @@ func TestGate_PauseUntil_EndlessHasNoRetryAt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := mustGate(t, sluice.Config{Name: "api"})
 		g.PauseUntil(time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC), "maintenance")
-		err := sluice.Retry(bg, g, sluice.RetryPolicy{}, nothing)
+		err := sluice.Retry(bg, g, nothing)
 		var stopped *sluice.RetryError
 		if !errors.As(err, &stopped) || !stopped.RetryAt.IsZero() || !errors.Is(err, sluice.ErrServerWait) || !strings.Contains(err.Error(), "maintenance") {
 			t.Errorf("%v, come back at %v", err, stopped.RetryAt)

@@ -42,7 +42,7 @@ var tenPerSecond = sluice.Rate{Count: 10, Per: time.Second}
 // fixedGate is mustGate for tests of what a gate does that learns nothing.
 func fixedGate(t testing.TB, cfg sluice.Config) *sluice.Gate {
 	t.Helper()
-	cfg.Adaptive.Off = true
+	cfg.Adaptive.Disabled = true
 	return mustGate(t, cfg)
 }
 
@@ -190,14 +190,14 @@ func always(err error) answer { return func(context.Context) error { return err 
 var (
 	fine = always(nil)
 	down = always(errDown)
-	busy = always(sluice.RetryAfter(errBusy, 0))    // without a time
+	busy = always(sluice.ThrottledFor(errBusy, 0))  // without a time
 	late = always(os.ErrDeadlineExceeded)           // as a connection that timed out
 	gone = always(sluice.Permanent(os.ErrNotExist)) // and will be next time
 )
 
 // retryAfter answers that the server must not be called again before d has passed.
 func retryAfter(d time.Duration) answer {
-	return func(context.Context) error { return sluice.RetryAfter(errBusy, d) }
+	return func(context.Context) error { return sluice.ThrottledFor(errBusy, d) }
 }
 
 // after takes d to answer.
@@ -210,7 +210,7 @@ func after(d time.Duration, a answer) answer {
 
 // notBefore fails, and this call alone must wait for d.
 func notBefore(d time.Duration) answer {
-	return func(context.Context) error { return sluice.NotBefore(errDown, time.Now().Add(d)) }
+	return func(context.Context) error { return sluice.RetryAt(errDown, time.Now().Add(d)) }
 }
 
 // A server gives its answers to the attempts in order, and the last answer to all

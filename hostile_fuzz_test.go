@@ -64,7 +64,7 @@ func FuzzConfig(f *testing.F) {
 			rate := Rate{Count: count, Per: time.Duration(per), Burst: burst}
 			g, err := New(Config{
 				Concurrency: concurrency, ConcurrencyUnit: Unit(unit), Rate: rate, RateUnit: Unit(unit),
-				CatchUp: time.Duration(catchUp), Grain: time.Duration(grain), MaxWaiting: waiting,
+				MaxCatchUp: time.Duration(catchUp), TimerResolution: time.Duration(grain), MaxWaiting: waiting,
 			})
 			if err != nil {
 				g = limits.Must(New(Config{}))

@@ -24,7 +24,7 @@ type KeyedConfig struct {
 	// limits.ErrTooManyKeys until a gate can be forgotten, or Evict drops one. 0 means 2²⁹.
 	MaxKeys int
 
-	// Forget, if set, is called before a gate is forgotten because a new gate would
+	// Forget, if set, is called before a gate is evicted because a new gate would
 	// behave the same. It keeps the gate by returning false. A program that stores
 	// something for each gate can drop it when Forget returns true: the gate is not
 	// used again. Forget is called with the Keyed locked and must not use it.
@@ -35,9 +35,9 @@ type KeyedConfig struct {
 	// it by returning true. Paused gates come first, then those that were unused for
 	// longest. The state of the gate is lost: its pause, so that the next call for
 	// its key may leave too early and be throttled, and its retry budget. owes reports
-	// that the gate is not paused and that dropping it might let more calls leave than
+	// that the gate is not paused and that dropping it might let more calls start than
 	// you configured, because it has debt or a limit whose state would be lost. A gate
-	// that is kept may be offered again at once. Forget is not called. Evict is called
+	// that is kept may be offered again immediately. Forget is not called. Evict is called
 	// with the Keyed locked and must not use it.
 	Evict func(gate *Gate, owes bool) bool
 
@@ -51,7 +51,7 @@ type KeyedConfig struct {
 // Gates are made when a key is first used, and forgotten when they were not used for a
 // while. For a limit that all keys share, give the gates a Parent.
 //
-// A gate is forgotten only if a new one would let no more calls leave:
+// A gate is evicted only if a new one would let no more calls start:
 //   - no call is in it or waits, it has no debt, and it is not paused or closed;
 //   - it is not the Parent of a gate that is still in use: see Config.Parent;
 //   - its retry budget is at least half full and does not space calls out, which is so
@@ -154,13 +154,13 @@ func NewKeyed[K comparable](newGate func(key K) (*Gate, error), options ...Keyed
 // Use calls f with the gate of key and returns what f returns. If there is no gate, it
 // makes one. It returns the error of newGate, or [limits.ErrTooManyKeys].
 //
-// The gate is not forgotten before f returns. After that, no further calls may be made
+// The gate is not evicted before f returns. After that, no further calls may be made
 // through it, because there may be another gate for the key. A permit may be held for
 // longer: a gate with a call in flight is not forgotten. Nor is the Parent of another
 // gate, if that was made before f returned or by the newGate that called Use.
 //
 //	err := hosts.Use(host, func(gate *sluice.Gate) error {
-//		return sluice.Retry(ctx, gate, sluice.RetryPolicy{}, fetch)
+//		return sluice.Retry(ctx, gate, fetch)
 //	})
 func (k *Keyed[K]) Use(key K, f func(gate *Gate) error) error {
 	e, err := k.pin(key)
@@ -269,7 +269,7 @@ func (k *Keyed[K]) find(key K) (e *keyedGate[K], m *making, mine bool, err error
 	}
 	// The entry is there before the gate: two callers that come first together must
 	// not make two gates. Making it under the lock was simpler, but then a slow newGate
-	// held up all other keys, and one that used the Keyed hung.
+	// delayed all other keys, and one that used the Keyed hung.
 	k.era++
 	m = &making{era: k.era, done: make(chan struct{})}
 	e = &keyedGate[K]{key: key, users: 1, making: m}

@@ -48,12 +48,12 @@ func (k *Keyed[K]) maybeParent(e *keyedGate[K]) bool {
 	return len(k.making) > 0 && e.era >= k.making[0].era
 }
 
-// asNew reports whether a new gate would let no more calls leave than g, leaving aside
+// asNew reports whether a new gate would let no more calls start than g, leaving aside
 // Config.Limits.
 //
 // Half of the retry budget is enough, so that a host that failed once is forgotten at
 // once: at most 50 tokens of 100 are lost, 10 retries. A slow start keeps the gate for a
-// minute after the last call: a new gate would let all calls leave at once for a server that
+// minute after the last call: a new gate would let all calls start immediately for a server that
 // has just refused one. If pressed, neither counts: some more retries do less harm than
 // refusing a new key.
 func (g *Gate) asNew(pressed bool) bool {
@@ -147,7 +147,7 @@ func (k *Keyed[K]) remembers(gate *Gate) bool {
 
 // A tie keeps the parent of a gate from being forgotten by a Keyed. If there were another
 // gate for the parent's key, the child would go on with the old one, and both together
-// would grant twice as much. The tie ends when no more calls can leave through the
+// would grant twice as much. The tie ends when no more calls can start through the
 // child: it is closed, forgotten by its Keyed, or garbage.
 type tie struct {
 	parent *Gate
@@ -184,8 +184,8 @@ func (t *tie) begin() {
 // many names could fill a Keyed with gates that are not forgotten. Dropping the gate that
 // was unused for longest takes a list in the order of use, which is lost when the ring is
 // searched for gates to forget. So evict looks at some gates, as Redis does with its keys,
-// and drops the one with the least loss. If that is paused, one call leaves too early, and
-// the server can throttle it. If it has debt at its rate, more calls leave than the user
+// and drops the one with the least loss. If that is paused, one call starts too early, and
+// the server can throttle it. If it has debt at its rate, more calls start than the user
 // configured, so such a gate comes last.
 
 // These bound the search, which holds the lock: most of the gates may have calls in

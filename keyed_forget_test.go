@@ -75,7 +75,7 @@ func TestKeyed_ForgetsDeadHosts(t *testing.T) {
 				for host := range 300 {
 					for range c.calls {
 						k.Use(fmt.Sprint(host), func(g *sluice.Gate) error {
-							go sluice.Retry(bg, g, each(ms), unreachable)
+							go sluice.Retry(bg, g, unreachable, each(ms))
 							return nil
 						})
 					}
@@ -88,7 +88,7 @@ func TestKeyed_ForgetsDeadHosts(t *testing.T) {
 				for host := range 300 {
 					for range c.calls {
 						k.Use(fmt.Sprint(host), func(g *sluice.Gate) error {
-							sluice.Retry(bg, g, each(ms), unreachable)
+							sluice.Retry(bg, g, unreachable, each(ms))
 							return nil
 						})
 					}
@@ -108,7 +108,7 @@ func TestKeyed_DeadHostsDoNotFillMaxKeys(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := keyed(t, sluice.KeyedConfig{MaxKeys: 100}, func(string) sluice.Config { return sluice.Config{RetryBudget: 1} })
 		for host := range 100 {
-			k.Use(fmt.Sprint(host), func(g *sluice.Gate) error { return sluice.Retry(bg, g, each(time.Minute), unreachable) })
+			k.Use(fmt.Sprint(host), func(g *sluice.Gate) error { return sluice.Retry(bg, g, unreachable, each(time.Minute)) })
 		}
 		for host := range 1000 {
 			if err := k.Do(bg, fmt.Sprint("good", host), nothing); err != nil {
@@ -370,13 +370,13 @@ func TestKeyed_ForgetsGatesThatShareAKey(t *testing.T) {
 	quota := window.Quota{Limit: 1000, Window: time.Second}
 	for name, on := range map[string]func() func(string) limits.Notifier{
 		"leaky": func() func(string) limits.Notifier {
-			return limits.Must(leaky.NewKeyed[string](rate, limits.KeyedConfig{})).On
+			return limits.Must(leaky.NewKeyed[string](rate)).On
 		},
 		"window": func() func(string) limits.Notifier {
-			return limits.Must(window.NewKeyedSliding[string](quota, limits.KeyedConfig{})).On
+			return limits.Must(window.NewKeyedSliding[string](quota)).On
 		},
 		"fixed": func() func(string) limits.Notifier {
-			return limits.Must(window.NewKeyedFixed[string](quota, limits.KeyedConfig{})).On
+			return limits.Must(window.NewKeyedFixed[string](quota)).On
 		},
 	} {
 		synctest.Test(t, func(t *testing.T) {
@@ -401,13 +401,13 @@ func TestKeyed_KeyOfALimitOutlivesItsGate(t *testing.T) {
 	const day = 24 * time.Hour
 	for name, on := range map[string]func() func(string) limits.Notifier{
 		"leaky": func() func(string) limits.Notifier {
-			return limits.Must(leaky.NewKeyed[string](limits.Rate{Count: 1, Per: day}, limits.KeyedConfig{})).On
+			return limits.Must(leaky.NewKeyed[string](limits.Rate{Count: 1, Per: day})).On
 		},
 		"window": func() func(string) limits.Notifier {
-			return limits.Must(window.NewKeyedSliding[string](window.Quota{Limit: 1, Window: day}, limits.KeyedConfig{})).On
+			return limits.Must(window.NewKeyedSliding[string](window.Quota{Limit: 1, Window: day})).On
 		},
 		"fixed": func() func(string) limits.Notifier {
-			return limits.Must(window.NewKeyedFixed[string](window.Quota{Limit: 1, Window: day}, limits.KeyedConfig{})).On
+			return limits.Must(window.NewKeyedFixed[string](window.Quota{Limit: 1, Window: day})).On
 		},
 	} {
 		synctest.Test(t, func(t *testing.T) {

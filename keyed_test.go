@@ -56,7 +56,7 @@ func TestKeyed_Do_PacesEachKeyAndAllTogether(t *testing.T) {
 		}
 		seen := 0
 		hosts.Stats(func(host string, s sluice.Stats) bool {
-			if s.Name != host || s.Granted != 3 {
+			if s.Name != host || s.Admitted != 3 {
 				t.Errorf("%s: %+v", host, s)
 			}
 			seen++
@@ -129,16 +129,16 @@ func TestKeyed_KeepsGatesInUseOrInDebt(t *testing.T) {
 		}},
 		"more than half of the retry budget is spent": {sluice.Config{}, func(g *sluice.Gate) func() {
 			for range 13 { // 65 of 100; a minute puts 10 back
-				sluice.Retry(bg, g, sluice.RetryPolicy{Attempts: 2, Backoff: sluice.Constant(ms)}, func(context.Context) error { return errors.New("no") })
+				sluice.Retry(bg, g, func(context.Context) error { return errors.New("no") }, sluice.RetryPolicy{Attempts: 2, Backoff: sluice.Constant(ms)})
 			}
 			return func() {
 				for range 5 {
-					sluice.Retry(bg, g, sluice.RetryPolicy{}, nothing)
+					sluice.Retry(bg, g, nothing)
 				}
 			}
 		}},
 		"calls are spaced out": {sluice.Config{RetryBudget: 1}, func(g *sluice.Gate) func() {
-			sluice.Retry(bg, g, sluice.RetryPolicy{}, func(context.Context) error { return errors.New("no") })
+			sluice.Retry(bg, g, func(context.Context) error { return errors.New("no") })
 			return func() { time.Sleep(5 * time.Minute) }
 		}},
 		"the parent of a gate": {sluice.Config{}, func(g *sluice.Gate) func() {
@@ -219,7 +219,7 @@ func TestKeyed_Mistakes(t *testing.T) {
 		err := answers[0]
 		answers = answers[1:]
 		return nil, err
-	}, sluice.KeyedConfig{})
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -234,7 +234,7 @@ func TestKeyed_Mistakes(t *testing.T) {
 			t.Error("NewKeyed(nil) did not panic")
 		}
 	}()
-	sluice.NewKeyed[int](nil, sluice.KeyedConfig{})
+	sluice.NewKeyed[int](nil)
 }
 
 func TestKeyed_KeepsGatesWithPermitsOut(t *testing.T) {
@@ -406,7 +406,7 @@ func TestNewKeyed_BlockingGateHoldsUpItsKeyOnly(t *testing.T) {
 				time.Sleep(time.Hour)
 			}
 			return sluice.New(sluice.Config{})
-		}, sluice.KeyedConfig{})
+		})
 		k.Do(bg, "old", nothing)
 		for range 3 {
 			go func() {

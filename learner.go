@@ -16,43 +16,43 @@ import (
 type learner struct {
 	belief              // of the first unit
 	more      []*belief // of further units, in their order; nil for nearly all gates
-	blamed    *belief   // for the last refusal; nil if there are no further units
+	blamed    *belief   // for the last throttled call; nil if there are no further units
 	blamedAt  time.Duration
 	gate      *Gate
-	weighed   bool // all refusals so far were unclear, see Gate.weigh
+	weighed   bool // all throttled calls so far were unclear, see Gate.weigh
 	catchUp   time.Duration
 	blockedAt time.Duration // when the last blockage began
-	// askedUntil is until when the last refusals asked to wait.
+	// askedUntil is until when the last throttled calls asked to wait.
 	askedUntil time.Duration
 	reported   uint64 // changes
 }
 
 // # When does a gate begin to learn?
 //
-// A gate to which no refusal is reported must not pay for it, so it begins at one. It then
+// A gate to which no throttled call is reported must not pay for it, so it begins at one. It then
 // knows only how many calls left lately (type recently) and that those in flight belong to
 // the time before.
 //
-// A refusal may be chance: some servers are overloaded for 1 call in 50, whatever the
+// A throttled call may be chance: some servers are overloaded for 1 call in 50, whatever the
 // pace. So a gate without a rate begins as a slow start does: when the server asks for a
-// wait, or refuses 3 of 16 calls. A gate with a rate, its own or its parent's, or with
+// wait, or throttles 3 of 16 calls. A gate with a rate, its own or its parent's, or with
 // further limits that are known, was told the limit by somebody who should know. It begins at the second
 // refusal within 500 calls if the server asks for waits, at the third within 32 if not;
 // refusals of calls that were in flight together are one. It stops learning when its rate
-// has been granted for long.
+// has been accepted for long.
 const (
 	strikeTold   = 500
 	strikeUntold = 32
 )
 
-// strikes are the last refusals of a gate with a rate.
+// strikes are the last throttled calls of a gate with a rate.
 type strikes struct {
 	end     time.Duration // of the last one: calls that left before belong to it
 	n       int
 	granted [2]uint64 // calls by the gate before the last ones
 }
 
-// add records a refusal and reports whether it is one too many.
+// add records a throttled call and reports whether it is one too many.
 func (s *strikes) add(now, since time.Duration, granted uint64, told bool) bool {
 	if s.n > 0 && since < s.end {
 		return false
@@ -75,7 +75,7 @@ type recently struct {
 	from        time.Duration // since when calls have left without a long pause
 }
 
-// longPause is after how long without a call what the server granted before is of another time.
+// longPause is after how long without a call what the server accepted before is of another time.
 const longPause = time.Minute
 
 type sofar struct {
@@ -85,7 +85,7 @@ type sofar struct {
 
 // note is called when a call ends that left at since.
 func (r *recently) note(now, since time.Duration, calls, cost uint64) {
-	if !r.begun { // what was granted before, as after Forget, is in early
+	if !r.begun { // what was accepted before, as after Forget, is in early
 		first := max(r.early.at, since)
 		r.begun = true
 		r.early.at, r.late.at, r.from = first, first, first
@@ -99,8 +99,8 @@ func (r *recently) note(now, since time.Duration, calls, cost uint64) {
 	}
 }
 
-// suspects records, with the queue locked, a refusal by the server of a call that left at
-// since, and reports whether it is time to learn. weighed says that many calls were refused lately.
+// suspects records, with the queue locked, a throttled call by the server of a call that left at
+// since, and reports whether it is time to learn. weighed says that many calls were throttled lately.
 func (g *Gate) suspects(now, since, asked time.Duration, weighed bool) bool {
 	if g.rate.Count > 0 || g.paced || g.hasLimits() {
 		if many := g.strikes.add(now, since, g.granted, asked > 0); many || asked > 0 {
@@ -115,7 +115,7 @@ func (g *Gate) suspects(now, since, asked time.Duration, weighed bool) bool {
 
 // A discovery is a limit that is found while calls are made, such as those that a server publishes
 // in its responses. Nobody has told the gate the limit of a server that publishes none: when such a
-// gate learned only at the third burst of refusals, it used half of that limit for a minute.
+// gate learned only at the third burst of throttled calls, it used half of that limit for a minute.
 type discovery interface {
 	// Known reports whether there is a limit. It neither blocks nor calls a gate.
 	Known() bool
@@ -145,7 +145,7 @@ func (g *Gate) hasRate() bool {
 	return g.rate.Count > 0
 }
 
-// learn gives g, whose queue is locked, a learner at the refusal of a call of n.
+// learn gives g, whose queue is locked, a learner at the throttled call of a call of n.
 func (g *Gate) learn(now time.Duration, n int64) {
 	g.setLearner(newLearner(g))
 	g.learner.weighed = true // until a clear one
@@ -192,7 +192,7 @@ func (g *Gate) opens() time.Duration {
 }
 
 // forgetLearned makes g, whose queue is locked, an ordinary gate again if its own rate has
-// been granted for long.
+// been accepted for long.
 func (g *Gate) forgetLearned() {
 	if g.rate.Count > 0 && !g.adaptive.searches() && g.learner.controller.AtMax() && !g.learner.several() {
 		g.learner, g.strikes = nil, strikes{}
@@ -216,7 +216,7 @@ func (g *Gate) search() {
 	}
 }
 
-// Forget makes the gate forget all that it has learned from refusals, so that it goes on as a new one
+// Forget makes the gate forget all that it has learned from throttled calls, so that it goes on as a new one
 // would. Use it if you know that the server has changed, or that an incident is over: what a gate
 // has learned grows old by itself, but not immediately. The rate and the concurrency that are
 // configured stay, and so does a pause, which Resume ends. Calls in flight teach the gate nothing of
@@ -235,7 +235,7 @@ func (g *Gate) Forget() {
 func (g *Gate) learningConfig() adaptive.Config {
 	a, begin := g.adaptive, g.queue.Time(0)
 	cfg := adaptive.Config{
-		Start: hertz(a.Start), Min: hertz(a.Min), Max: hertz(g.rate), MaxCost: g.rateUnit == Cost, Price: a.Price, Costly: a.Costly,
+		Start: hertz(a.Start), Min: hertz(a.Min), Max: hertz(g.rate), MaxCost: g.rateUnit == Cost, Price: a.ProbeShare, Costly: a.AvoidThrottling,
 		Unlimited: !a.searches() && g.rate.Count == 0,
 		Clock:     begin.Sub(begin.Truncate(time.Hour)),
 	}
@@ -307,7 +307,7 @@ func (l *learner) started(now, due time.Duration, w want) {
 	}
 }
 
-// ended records how a call ended that was not refused. If it was settled, what it took is of
+// ended records how a call ended that was not throttled. If it was settled, what it took is of
 // interest from now on.
 func (l *learner) ended(e *ending, reply adaptive.Reply) {
 	if e.delta != 0 {
@@ -324,7 +324,7 @@ func (l *learner) ended(e *ending, reply adaptive.Reply) {
 	})
 }
 
-// refused records that the server refused a call, and asked for a wait of asked. It may have
+// refused records that the server throttled a call, and asked for a wait of asked. It may have
 // named the unit whose limit was exhausted.
 func (l *learner) refused(e *ending, asked time.Duration, named Unit) {
 	if !l.isBlocked() || e.since > l.askedUntil+forgottenBlockage {
@@ -340,7 +340,7 @@ func (l *learner) refused(e *ending, asked time.Duration, named Unit) {
 	l.refusedBy(l.blame(e, named, asked > 0), e, reply)
 }
 
-// isBlocked reports whether the last call was refused because of some unit.
+// isBlocked reports whether the last call was throttled because of some unit.
 func (l *learner) isBlocked() (blocked bool) {
 	blocked = l.controller.Blocked()
 	for _, b := range l.more {
@@ -350,11 +350,11 @@ func (l *learner) isBlocked() (blocked bool) {
 }
 
 // forgottenBlockage is after how long without a call a blockage is over, as far as its length
-// counts: a program that makes a call an hour must not be told that the server has refused all of
+// counts: a program that makes a call an hour must not be told that the server has throttled all of
 // them for an hour.
 const forgottenBlockage = 5 * time.Minute
 
-// blockedFor returns for how long the server has clearly granted nothing, the time included for which
+// blockedFor returns for how long the server has clearly accepted nothing, the time included for which
 // it asked.
 func (l *learner) blockedFor(now time.Duration) time.Duration {
 	if l == nil || l.weighed || !l.isBlocked() {
@@ -404,7 +404,7 @@ func (l *learner) asleep(now, _ time.Duration) bool { return l.controller.Asleep
 // cause implements brake.
 func (l *learner) cause() limits.Cause { return limits.ByLearned }
 
-// learnedFor is how long an unused gate of a Keyed is kept because of what it has learned.
+// learnedFor is how long an unused gate of a Keyed is kept because of its estimate.
 const learnedFor = time.Hour
 
 // news returns the event of a change of mind, or nil if there was none or nobody observes g.
@@ -467,13 +467,13 @@ func (b *belief) learned(q interface {
 }) Learned {
 	now := b.controller.Belief()
 	s := Learned{
-		Phase: now.Phase.String(), Pace: now.Pace, Rate: now.Rate, Proven: now.Proven, Refuted: now.Refuted,
-		Concurrency: int64(now.Concurrency), Blocked: now.Blocked, Pause: now.Pause,
+		Phase: now.Phase.String(), Pace: now.Pace, Rate: now.Rate, AcceptedRate: now.Proven, ThrottledRate: now.Refuted,
+		Concurrency: int64(now.Concurrency), Blocked: now.Blocked, ThrottleCost: now.Pause,
 		Share: now.Share, Peers: now.Peers,
-		Refusals: now.Refusals, Ignored: now.Ignored, Changes: now.Changes, Why: now.Why.String(),
+		Throttled: now.Refusals, Ignored: now.Ignored, Updates: now.Changes, Why: now.Why.String(),
 	}
 	if now.Changes > 0 {
-		s.Changed = q.Time(now.Changed)
+		s.UpdatedAt = q.Time(now.Changed)
 	}
 	if now.Window > 0 {
 		s.Window = Rate{Count: max(1, int64(math.Round(now.Count))), Per: now.Window}

@@ -62,10 +62,10 @@ func TestLearner_TakeOver_InCalls(t *testing.T) {
 	})
 }
 
-// Those who are late make up for CatchUp at most, at a learned pace, too.
+// Those who are late make up for MaxCatchUp at most, at a learned pace, too.
 func TestLearner_Leave_MakesUpForCatchUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := learning(t, Config{Rate: Rate{Count: 10, Per: time.Second}, CatchUp: 500 * time.Millisecond})
+		l := learning(t, Config{Rate: Rate{Count: 10, Per: time.Second}, MaxCatchUp: 500 * time.Millisecond})
 		now, n := 60*time.Second, 0
 		for due := now - 10*time.Second; l.demand(now, want{1, nil, 1}) == 0; due += 100 * time.Millisecond {
 			l.started(now, due, want{1, nil, 1})
@@ -170,11 +170,11 @@ func TestPermit_Settle_OfTwoAlike(t *testing.T) {
 			b.Settle(50)
 			a.Settle(5000)
 			if refusedFirst {
-				a.Ended(RetryAfter(context.DeadlineExceeded, 0))
+				a.Done(ThrottledFor(context.DeadlineExceeded, 0))
 				b.Release()
 			} else {
 				b.Release()
-				a.Ended(RetryAfter(context.DeadlineExceeded, 0))
+				a.Done(ThrottledFor(context.DeadlineExceeded, 0))
 			}
 			a.Release()
 			if u := g.learner.known(Cost).usual; u.estimated != 5 || u.actual != 50 {
@@ -193,7 +193,7 @@ func TestGate_ForgetLearned_WhateverTheRateCounts(t *testing.T) {
 			for i := range 10_000 {
 				p := limits.Must(g.Acquire(t.Context(), n))
 				if i < 12 && i%3 == 2 { // chance
-					p.Ended(RetryAfter(context.DeadlineExceeded, 0))
+					p.Done(ThrottledFor(context.DeadlineExceeded, 0))
 				}
 				p.Release()
 				switch l := g.Stats().Learned; {

@@ -58,12 +58,12 @@ func bellOf(limiter limits.Limiter) *queue.Bell {
 
 // # The order in which limits are consulted
 //
-// A limit of this process costs next to nothing to consult and to give back. A remote
-// one costs a round trip to consult and another to give back; meanwhile other callers are
-// refused what was taken, and giving back can fail. So limits of this process come
+// A limit of this process costs next to nothing to consult and to return. A remote
+// one costs a round trip to consult and another to return; meanwhile other callers are
+// refused what was taken, and returning can fail. So limits of this process come
 // first, those of a call's gate and of its parents; then the remote ones, as many as
 // possible in one joint step, which takes from all of them or from none. Only what one
-// step took before another step refused is given back.
+// step took before another step refused is returned.
 
 // A step takes from one limit, or from several limits at once.
 type step struct {

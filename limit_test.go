@@ -104,7 +104,7 @@ func TestConfig_Limits_IfOneRefusesNoneIsCharged(t *testing.T) {
 			t.Errorf("a quota that cannot be asked: %v", err)
 		}
 		untouched("error", 2)
-		if s := g.Stats(); s.Stranded != 0 || s.Refused.Other != 1 {
+		if s := g.Stats(); s.Unreturned != 0 || s.Rejected.Other != 1 {
 			t.Errorf("%+v", s)
 		}
 	})
@@ -123,7 +123,7 @@ func TestConfig_Limits_CancelDuringARoundTrip(t *testing.T) {
 		time.Sleep(10 * ms)
 		cancel()
 		l.Want(t, synclog.Failed(0, 10*ms, context.Canceled))
-		if s := g.Stats(); near.missing() != 0 || far.missing() != 0 || s.Stranded != 0 || s.InFlight != 0 {
+		if s := g.Stats(); near.missing() != 0 || far.missing() != 0 || s.Unreturned != 0 || s.InFlight != 0 {
 			t.Errorf("%d and %d tokens gone, %+v", near.missing(), far.missing(), s)
 		}
 	})
@@ -143,8 +143,8 @@ func TestConfig_Limits_FailedRefundsAreCounted(t *testing.T) {
 		p, _ := g.Acquire(bg, 1)
 		g.TryAcquire(1) // b refuses, a keeps what it took
 		p.Settle(0)
-		if s := g.Stats(); s.Stranded != 2 {
-			t.Errorf("%d stranded, want 2", s.Stranded)
+		if s := g.Stats(); s.Unreturned != 2 {
+			t.Errorf("%d stranded, want 2", s.Unreturned)
 		}
 	})
 }
@@ -322,9 +322,9 @@ func emptyLimiters(t *testing.T) map[string]struct {
 	quota := limits.Rate{Count: 1000, Per: time.Hour, Burst: 1000}
 	an := window.Quota{Limit: 1000, Window: time.Hour}
 	bucket, log, counter := limits.Must(leaky.New(limits.Rate{Count: 1000, Per: time.Hour, Burst: 1000})), limits.Must(window.NewSliding(window.Quota{Limit: 1000, Window: time.Hour})), limits.Must(window.NewFixed(window.Quota{Limit: 1000, Window: time.Hour}))
-	buckets := made[*leaky.Keyed[string]](t)(leaky.NewKeyed[string](quota, limits.KeyedConfig{}))
-	logs := made[*window.Keyed[string]](t)(window.NewKeyedSliding[string](an, limits.KeyedConfig{}))
-	counters := made[*window.Keyed[string]](t)(window.NewKeyedFixed[string](an, limits.KeyedConfig{}))
+	buckets := made[*leaky.Keyed[string]](t)(leaky.NewKeyed[string](quota))
+	logs := made[*window.Keyed[string]](t)(window.NewKeyedSliding[string](an))
+	counters := made[*window.Keyed[string]](t)(window.NewKeyedFixed[string](an))
 	tables := map[string]row{
 		"bucket":                   adjust(limits.Must(leaky.New(limits.Rate{Count: 1000, Per: time.Hour, Burst: 1000}))),
 		"bucket returned":          {bucket, func() { bucket.Adjust(context.Background(), -900, 0) }},
@@ -786,7 +786,7 @@ func TestJoint_AsksOneStoreInOneTrip(t *testing.T) {
 			t.Errorf("%v", err)
 		}
 		wantTrips(t, far, "ask sd [1 1]")
-		if s := g.Stats(); s.Stranded != 0 {
+		if s := g.Stats(); s.Unreturned != 0 {
 			t.Errorf("%+v", s)
 		}
 	})
@@ -845,14 +845,14 @@ func TestJoint_TwoStores(t *testing.T) {
 		// away.
 		p.grudge = errors.New("no way back")
 		g.TryAcquire(1)
-		if s := g.Stats(); s.Stranded != 2 {
-			t.Errorf("%d stranded, want 2", s.Stranded)
+		if s := g.Stats(); s.Unreturned != 2 {
+			t.Errorf("%d stranded, want 2", s.Unreturned)
 		}
 		q.away = errors.New("away")
 		if _, err := g.AcquireWithin(bg, 1, 0); !errors.Is(err, q.away) || err.Error() != "sluice: limit b: away" {
 			t.Errorf("%v", err)
 		}
-		if s := g.Stats(); s.Stranded != 4 || s.Refused.Other != 1 {
+		if s := g.Stats(); s.Unreturned != 4 || s.Rejected.Other != 1 {
 			t.Errorf("%+v", s)
 		}
 	})
@@ -901,8 +901,8 @@ func TestJoint_SettlesInOneTrip(t *testing.T) {
 		}
 		far.grudge = errors.New("no way back")
 		p.Settle(1)
-		if h, a := host.Stats(), all.Stats(); h.Stranded != 2 || a.Stranded != 1 { // all three that were joined
-			t.Errorf("%d, %d stranded", h.Stranded, a.Stranded)
+		if h, a := host.Stats(), all.Stats(); h.Unreturned != 2 || a.Unreturned != 1 { // all three that were joined
+			t.Errorf("%d, %d stranded", h.Unreturned, a.Unreturned)
 		}
 		time.Sleep(24 * time.Hour)
 		// If no limit counts cost, there is no trip.

@@ -21,19 +21,19 @@ import (
 // The call that was refused is under way. Its answer says nothing about the gate that it has left
 // through, except that there is one call less: Move.
 
-// ErrTurnedAway is the error of [Attempts.Next] after [Gate.TurnAway]. The call has taken nothing and
-// is not over: it goes on with [Attempts.Move] to another gate, or the same, and Next. Until its
+// ErrTurnedAway is the error of [RetryLoop.Next] after [Gate.TurnAway]. The call has taken nothing and
+// is not over: it goes on with [RetryLoop.Move] to another gate, or the same, and Next. Until its
 // next permit it keeps its place among those that were turned away.
 var ErrTurnedAway = errors.New("sluice: turned away, to go on through another gate")
 
 // Label gives the call a label other than 0, by which [Gate.TurnAway] finds it while it waits.
-func (a *Attempts) Label(label uint32) { a.label = label }
+func (a *RetryLoop) Label(label uint32) { a.label = label }
 
 // Move makes gate the gate of the next attempts, unless it is that already. If the
 // adaptive gate stays the same, as with another claimant of it, that is all. Between Next and Ended it
 // also makes it the gate that is paused if this attempt was refused, and that learns from it, unless
 // no call has left through it yet. The one before learns nothing from it.
-func (a *Attempts) Move(gate *Gate) {
+func (a *RetryLoop) Move(gate *Gate) {
 	if gate == a.through {
 		return
 	}
@@ -67,9 +67,9 @@ func (g *Gate) leaveOut(p *Permit) {
 	}
 }
 
-// Retract gives back the permit of the last Next, whose attempt is not made and counts neither as an
+// Retract returns the permit of the last Next, whose attempt is not made and counts neither as an
 // attempt nor as an answer. Its slot of the rate is lost.
-func (a *Attempts) Retract() {
+func (a *RetryLoop) Retract() {
 	if a.permit == nil {
 		return
 	}
@@ -81,7 +81,7 @@ func (a *Attempts) Retract() {
 }
 
 // turnedAway keeps when a call came that is turned away, for its place in the next gate.
-func (a *Attempts) turnedAway(away *queue.TurnedAway) {
+func (a *RetryLoop) turnedAway(away *queue.TurnedAway) {
 	if a.came.IsZero() || away.Came.Before(a.came) {
 		a.came = away.Came
 	}
@@ -89,8 +89,8 @@ func (a *Attempts) turnedAway(away *queue.TurnedAway) {
 }
 
 // TurnAway ends the waits of the calls that have a label for which which returns true: their
-// [Attempts.Next] returns [ErrTurnedAway]. Nothing is taken from any limit, and no call counts as
-// refused in Stats; its event is EventRefused with the reason "moved". Calls without a label stay.
+// [RetryLoop.Next] returns [ErrTurnedAway]. Nothing is taken from any limit, and no call counts as
+// refused in Stats; its event is EventRejected with the reason "moved". Calls without a label stay.
 // which must return soon and must not use the gate.
 func (g *Gate) TurnAway(which func(label uint32) bool) {
 	g.queue.TurnAway(which)
@@ -103,7 +103,7 @@ func (g *Gate) TurnAway(which func(label uint32) bool) {
 
 // turnedAway reports that a call of cost n was turned away, and returns err.
 func (g *Gate) turnedAway(ctx context.Context, n int64, err error) error {
-	g.report(Event{Kind: EventRefused, Context: ctx, N: n, Reason: reasonMoved, Err: errs.Named(g.name, ErrTurnedAway)})
+	g.report(Event{Kind: EventRejected, Context: ctx, N: n, Reason: reasonMoved, Err: errs.Named(g.name, ErrTurnedAway)})
 	return err
 }
 
@@ -111,7 +111,7 @@ const reasonMoved = "moved"
 
 // Part returns a gate for a part of the calls of g, such as those of one route: g is its Parent, so
 // they need what g allows, and it adds limits of its own, or none. What a gate has besides limits, it
-// has as g: Adaptive, Refused, Observer, MaxWaiting and RetryBudget. It returns an error if g has a
+// has as g: Adaptive, IsThrottle, Observer, MaxWaiting and RetryBudget. It returns an error if g has a
 // Semaphore, or for limits that [New] rejects.
 func (g *Gate) Part(name string, more ...Limit) (*Gate, error) {
 	g.queue.Lock()
@@ -119,7 +119,7 @@ func (g *Gate) Part(name string, more ...Limit) (*Gate, error) {
 	g.queue.Unlock()
 	part, err := New(Config{
 		Name: name, Parent: g, Limits: more, MaxWaiting: g.maxWaiting,
-		Adaptive: g.adaptive, Refused: g.refusedBy, Observer: g.observer, RetryBudget: budget,
+		Adaptive: g.adaptive, IsThrottle: g.refusedBy, Observer: g.observer, RetryBudget: budget,
 	})
 	if err == nil {
 		part.account, part.accountAhead = nil, 0 // it is there because it has a separate limit
@@ -127,8 +127,8 @@ func (g *Gate) Part(name string, more ...Limit) (*Gate, error) {
 	return part, err
 }
 
-// GrantedAt returns when p was granted; the zero time if n was 0.
-func (p *Permit) GrantedAt() time.Time {
+// AdmittedAt returns when p was granted; the zero time if n was 0.
+func (p *Permit) AdmittedAt() time.Time {
 	if p == nil || p.gate == nil {
 		return time.Time{}
 	}

@@ -27,7 +27,7 @@ func TestGate_TurnAway(t *testing.T) {
 		var all sync.WaitGroup
 		for i := range 6 {
 			all.Go(func() {
-				a := sluice.NewAttempts(host, sluice.RetryPolicy{})
+				a := sluice.NewRetryLoop(host, sluice.RetryPolicy{})
 				a.Label(uint32(i%3 + 1)) // 1 and 2 are turned away
 				permit, err := a.Next(t.Context(), 1)
 				if turned := errors.Is(err, sluice.ErrTurnedAway); turned != (i%3 < 2) {
@@ -59,7 +59,7 @@ func TestGate_TurnAway(t *testing.T) {
 		if rest := order[3:]; !slices.IsSorted(rest) {
 			t.Errorf("left in the order %v: all but the first as they came", order)
 		}
-		if s := host.Stats(); s.Granted != 6 || s.InFlight != 0 || s.Refused != (sluice.Refusals{}) {
+		if s := host.Stats(); s.Admitted != 6 || s.InFlight != 0 || s.Rejected != (sluice.Rejections{}) {
 			t.Errorf("host: %v", s)
 		}
 	})
@@ -74,14 +74,14 @@ func TestAttempts_Move_Refused(t *testing.T) {
 			t.Fatal(err)
 		}
 		time.Sleep(time.Second)
-		a := sluice.NewAttempts(host, sluice.RetryPolicy{})
+		a := sluice.NewRetryLoop(host, sluice.RetryPolicy{})
 		permit, err := a.Next(t.Context(), 1)
 		if err != nil {
 			t.Fatal(err)
 		}
 		a.Move(part)
 		a.Move(part) // changes nothing
-		if again, err := a.Ended(t.Context(), sluice.RetryAfter(errors.New("429"), time.Minute)); !again || err != nil {
+		if again, err := a.Done(t.Context(), sluice.ThrottledFor(errors.New("429"), time.Minute)); !again || err != nil {
 			t.Fatal(again, err)
 		}
 		permit.Release()
@@ -91,11 +91,11 @@ func TestAttempts_Move_Refused(t *testing.T) {
 		if permit, err = a.Next(t.Context(), 1); err != nil {
 			t.Fatal(err)
 		}
-		if again, err := a.Ended(t.Context(), nil); again || err != nil {
+		if again, err := a.Done(t.Context(), nil); again || err != nil {
 			t.Error(again, err)
 		}
 		permit.Release()
-		if h, p := host.Stats(), part.Stats(); h.InFlight != 0 || p.InFlight != 0 || h.Granted != 2 || p.Granted != 1 {
+		if h, p := host.Stats(), part.Stats(); h.InFlight != 0 || p.InFlight != 0 || h.Admitted != 2 || p.Admitted != 1 {
 			t.Errorf("host %v, part %v", h, p)
 		}
 	})
@@ -104,7 +104,7 @@ func TestAttempts_Move_Refused(t *testing.T) {
 // A retracted attempt is none: its permit is back, and the next one is the first.
 func TestAttempts_Retract(t *testing.T) {
 	gate := must(sluice.New(sluice.Config{Concurrency: 1}))
-	a := sluice.NewAttempts(gate, sluice.RetryPolicy{Attempts: 1})
+	a := sluice.NewRetryLoop(gate, sluice.RetryPolicy{Attempts: 1})
 	for range 3 {
 		if _, err := a.Next(context.Background(), 1); err != nil {
 			t.Fatal(err)
@@ -116,10 +116,10 @@ func TestAttempts_Retract(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if permit.GrantedAt().IsZero() {
+	if permit.AdmittedAt().IsZero() {
 		t.Error("no time")
 	}
-	if again, err := a.Ended(context.Background(), nil); again || err != nil {
+	if again, err := a.Done(context.Background(), nil); again || err != nil {
 		t.Error(again, err)
 	}
 	permit.Release()
@@ -127,7 +127,7 @@ func TestAttempts_Retract(t *testing.T) {
 		t.Error(s)
 	}
 	var none *sluice.Permit
-	if !none.GrantedAt().IsZero() {
+	if !none.AdmittedAt().IsZero() {
 		t.Error("the nil permit was granted")
 	}
 }

@@ -15,8 +15,8 @@ import (
 // A call has these events, in this order:
 //
 //	EventQueued   at most once, if it has to wait; then either
-//	EventGranted  and, once the permit is released, EventReleased; or
-//	EventRefused
+//	EventAdmitted  and, once the permit is released, EventReleased; or
+//	EventRejected
 //
 // and [RetryValue] reports EventRetried between the events of two attempts. EventPaused
 // and EventResumed come from the callers of PauseUntil and Resume, and from calls whose
@@ -29,7 +29,7 @@ import (
 // only its own call, with two exceptions. A call that is first in the queue, and is held
 // up only there by one of Config.Limits, delays those behind it; and a call whose server
 // asked for a wait is still in flight during its EventPaused. If an observer panics,
-// everything is given back, and the panic propagates from the method of the gate.
+// everything is returned, and the panic propagates from the method of the gate.
 //
 // A gate does not pass its observer on. A call of a child counts as one of the parent,
 // too: an observer of both sees it twice, under two names, the parent first. While such
@@ -46,7 +46,7 @@ type Event struct {
 	Gate string // Config.Name of the gate
 
 	// Context has the values of the context of the call, such as a trace: EventQueued,
-	// EventGranted, EventRefused and EventRetried. It may be done.
+	// EventAdmitted, EventRejected and EventRetried. It may be done.
 	// TryAcquire has context.Background.
 	Context context.Context
 
@@ -54,18 +54,18 @@ type Event struct {
 	// EventRetried have none.
 	N int64
 
-	// Wait is how long the call waited (EventGranted), how long it will wait at least, as
+	// Wait is how long the call waited (EventAdmitted), how long it will wait at least, as
 	// far as the rate, a pause and a limit say (EventQueued), how long the pause lasts from now
 	// (EventPaused), or how long the next attempt waits at least (EventRetried).
 	Wait time.Duration
 
-	LimitedBy limits.Cause // what holds up the first of the callers that wait
+	LimitedBy limits.Cause // what delays the first of the callers that wait
 
 	Held    time.Duration // how long the call was in flight
-	Reason  string        // why the call was refused, in a word: see Refusals; or Learned.Why
+	Reason  string        // why the call was refused, in a word: see Rejections; or Learned.Why
 	Attempt int           // how many attempts of the call have failed
 	Err     error         // the error of the refusal, or of the attempt
-	Why     string        // the text passed to PauseUntil, what was learned, or as WaitError.Why
+	Why     string        // the text passed to PauseUntil, the estimate, or as WaitError.Why
 }
 
 // An EventKind says what happened, in a word.
@@ -75,13 +75,13 @@ const (
 	// EventQueued: a call is about to wait. Fields: Context, N, Wait, LimitedBy, Why.
 	EventQueued EventKind = "queued"
 
-	// EventGranted: a call may leave. Fields: Context, N, Wait. Stats.Granted and
+	// EventAdmitted: a call may start. Fields: Context, N, Wait. Stats.Admitted and
 	// Stats.Waits count them.
-	EventGranted EventKind = "granted"
+	EventAdmitted EventKind = "admitted"
 
-	// EventRefused: a call may not leave. Fields: Context, N, Reason, and Err, which is nil if
-	// TryAcquire returned false. Stats.Refused counts them.
-	EventRefused EventKind = "refused"
+	// EventRejected: a call may not leave. Fields: Context, N, Reason, and Err, which is nil if
+	// TryAcquire returned false. Stats.Rejected counts them.
+	EventRejected EventKind = "rejected"
 
 	// EventPaused: a pause began or became longer. Fields: Wait, Why. There is no event
 	// when a pause ends by itself.
@@ -90,7 +90,7 @@ const (
 	// EventResumed: Resume ended a pause. No fields.
 	EventResumed EventKind = "resumed"
 
-	// EventRetried: RetryValue or an Attempts is going to make another attempt, and
+	// EventRetried: RetryValue or a RetryLoop is going to make another attempt, and
 	// begins to wait for it. Fields: Context, Wait, Attempt, Err. Stats.Retried counts them.
 	EventRetried EventKind = "retried"
 

@@ -84,7 +84,7 @@ func TestObserver_Calls(t *testing.T) {
 		d := newDiary()
 		g := mustGate(t, sluice.Config{Name: "g", Concurrency: 2, Rate: tenPerSecond, Observer: d.Observe})
 		g.Do(bg, func(context.Context) error { time.Sleep(ms); return nil })
-		d.want(t, "0s g granted n=1", "1ms g released n=1 held=1ms")
+		d.want(t, "0s g admitted n=1", "1ms g released n=1 held=1ms")
 
 		p, _ := g.Acquire(bg, 3)
 		time.Sleep(ms)
@@ -92,20 +92,20 @@ func TestObserver_Calls(t *testing.T) {
 		p.Release()
 		d.want(t,
 			"1ms g queued n=3 wait=99ms for=rate why=10/s",
-			"100ms g granted n=3 wait=99ms",
+			"100ms g admitted n=3 wait=99ms",
 			"101ms g released n=3 held=1ms")
 
 		g.TryAcquire(1)
-		d.want(t, "101ms g refused n=1 busy")
+		d.want(t, "101ms g rejected n=1 busy")
 		time.Sleep(99 * ms)
 		if p, ok := g.TryAcquire(2); ok {
 			p.Settle(7)
 			p.Release()
 		}
-		d.want(t, "200ms g granted n=2", "200ms g released n=2")
+		d.want(t, "200ms g admitted n=2", "200ms g released n=2")
 
 		g.AcquireWithin(bg, 1, 0)
-		d.want(t, "200ms g refused n=1 deadline err=sluice: g: would have to wait 100ms for the rate of 10/s, 0s were allowed")
+		d.want(t, "200ms g rejected n=1 deadline err=sluice: g: would have to wait 100ms for the rate of 10/s, 0s were allowed")
 
 		g.Acquire(bg, 0) // takes nothing
 		d.want(t)
@@ -141,20 +141,20 @@ func TestEvent_Context(t *testing.T) {
 			ctx := context.WithValue(bg, key{}, "v")
 			g.Do(ctx, nothing)
 			g.Do(ctx, nothing)
-			want("g granted v", "g queued v", "g granted v")
+			want("g admitted v", "g queued v", "g admitted v")
 			g.AcquireWithin(ctx, 1, 0)
-			want("g refused v")
+			want("g rejected v")
 			g.TryAcquire(1)
-			want("g refused <nil>")
+			want("g rejected <nil>")
 			g.Close()
 			g.Do(ctx, nothing)
-			want("g refused v")
+			want("g rejected v")
 		}
 		g := mustGate(t, sluice.Config{Name: "g", Concurrency: 1, Parent: parent, Observer: observe})
 		ctx := context.WithValue(bg, key{}, "w")
 		g.Do(ctx, nothing)
 		g.Do(ctx, nothing)
-		want("p granted w", "g granted w", "p queued w", "p granted w", "g granted w")
+		want("p admitted w", "g admitted w", "p queued w", "p admitted w", "g admitted w")
 	})
 }
 
@@ -166,9 +166,9 @@ func TestObserver_Refusals(t *testing.T) {
 			Limits: []sluice.Limit{{Limiter: failing{errors.New("quota is away")}}},
 		})
 		g.Acquire(bg, 1)
-		d.want(t, "0s g refused n=1 other err=sluice: g: limit: quota is away")
+		d.want(t, "0s g rejected n=1 other err=sluice: g: limit: quota is away")
 		g.Acquire(bg, 2)
-		d.want(t, "0s g refused n=2 too_large err=sluice: g: request is larger than the limit")
+		d.want(t, "0s g rejected n=2 too_large err=sluice: g: request is larger than the limit")
 
 		g.PauseUntil(time.Now().Add(time.Hour), "")
 		ctx, cancel := context.WithCancel(bg)
@@ -176,17 +176,17 @@ func TestObserver_Refusals(t *testing.T) {
 		synctest.Wait()
 		d.want(t, "0s g paused wait=1h0m0s", "0s g queued n=1 wait=1h0m0s for=pause")
 		g.Acquire(bg, 1)
-		d.want(t, "0s g refused n=1 queue_full err=sluice: g: too many callers are waiting")
+		d.want(t, "0s g rejected n=1 queue_full err=sluice: g: too many callers are waiting")
 		cancel()
 		synctest.Wait()
-		d.want(t, "0s g refused n=1 cancelled err=context canceled")
+		d.want(t, "0s g rejected n=1 canceled err=context canceled")
 		g.Acquire(ctx, 1)
-		d.want(t, "0s g refused n=1 cancelled err=context canceled")
+		d.want(t, "0s g rejected n=1 canceled err=context canceled")
 		g.Acquire(ctx, 0)
-		d.want(t, "0s g refused cancelled err=context canceled")
+		d.want(t, "0s g rejected canceled err=context canceled")
 		g.Close()
 		g.Acquire(bg, 0)
-		d.want(t, "0s g refused closed err=sluice: g: closed")
+		d.want(t, "0s g rejected closed err=sluice: g: closed")
 	})
 }
 
@@ -220,8 +220,8 @@ func TestObserver_Pauses(t *testing.T) {
 		d.want(t, "1s g paused wait=1s why=three")
 
 		// While the call with the server wait is in flight.
-		g.Do(bg, func(context.Context) error { return sluice.RetryAfter(errors.New("429"), time.Second) })
-		d.want(t, "3s g granted n=1", "3s g paused wait=1s why=429", "3s g released n=1")
+		g.Do(bg, func(context.Context) error { return sluice.ThrottledFor(errors.New("429"), time.Second) })
+		d.want(t, "3s g admitted n=1", "3s g paused wait=1s why=429", "3s g released n=1")
 	})
 }
 
@@ -231,45 +231,45 @@ func TestObserver_Retries(t *testing.T) {
 		g := fixedGate(t, sluice.Config{Name: "g", Observer: d.Observe})
 		policy := sluice.RetryPolicy{Backoff: sluice.Constant(time.Second)}
 		attempts := 0
-		err := sluice.Retry(bg, g, policy, func(context.Context) error {
+		err := sluice.Retry(bg, g, func(context.Context) error {
 			switch attempts++; attempts {
 			case 1:
 				return errors.New("500")
 			case 2:
-				return sluice.RetryAfter(errors.New("429"), time.Minute)
+				return sluice.ThrottledFor(errors.New("429"), time.Minute)
 			}
 			return nil
-		})
+		}, policy)
 		if err != nil {
 			t.Fatal(err)
 		}
 		d.want(t,
-			"0s g granted n=1",
+			"0s g admitted n=1",
 			"0s g released n=1",
 			"0s g retried wait=1s attempt=1 err=500",
-			"1s g granted n=1",
+			"1s g admitted n=1",
 			"1s g paused wait=1m0s why=429",
 			"1s g released n=1",
 			"1s g retried wait=1m0s attempt=2 err=429",
 			"1s g queued n=1 wait=1m0s for=pause why=429",
-			"1m1s g granted n=1 wait=1m0s",
+			"1m1s g admitted n=1 wait=1m0s",
 			"1m1s g released n=1",
 		)
 		if n := g.Stats().Retried; n != 2 {
 			t.Errorf("%d retries", n)
 		}
-		sluice.Retry(bg, g, policy, func(context.Context) error { return sluice.Permanent(errors.New("404")) })
-		d.want(t, "1m1s g granted n=1", "1m1s g released n=1")
+		sluice.Retry(bg, g, func(context.Context) error { return sluice.Permanent(errors.New("404")) }, policy)
+		d.want(t, "1m1s g admitted n=1", "1m1s g released n=1")
 
 		ctx, cancel := context.WithCancel(bg)
 		time.AfterFunc(ms, g.Close)
-		sluice.Retry(ctx, g, policy, func(context.Context) error { return errors.New("500") })
+		sluice.Retry(ctx, g, func(context.Context) error { return errors.New("500") }, policy)
 		cancel()
 		d.want(t,
-			"1m1s g granted n=1",
+			"1m1s g admitted n=1",
 			"1m1s g released n=1",
 			"1m1s g retried wait=1s attempt=1 err=500",
-			"1m1.001s g refused n=1 closed err=sluice: g: closed",
+			"1m1.001s g rejected n=1 closed err=sluice: g: closed",
 		)
 	})
 }
@@ -284,7 +284,7 @@ func TestObserver_OfAParent(t *testing.T) {
 		a := mustGate(t, sluice.Config{Name: "a", Rate: sluice.Rate{Count: 1, Per: time.Second}, Parent: silent, Observer: d.Observe})
 
 		p, _ := a.Acquire(bg, 1)
-		d.want(t, "0s all granted n=1", "0s a granted n=1")
+		d.want(t, "0s all admitted n=1", "0s a admitted n=1")
 		done := make(chan struct{})
 		go func() {
 			defer close(done)
@@ -297,14 +297,14 @@ func TestObserver_OfAParent(t *testing.T) {
 		if _, ok := a.TryAcquire(1); ok {
 			t.Error("overtook")
 		}
-		d.want(t, "1.5s a refused n=1 busy")
+		d.want(t, "1.5s a rejected n=1 busy")
 		p.Release()
 		synctest.Wait()
 		d.sort() // two calls at one instant
 		d.want(t,
-			"1.5s a granted n=2 wait=1.5s",
+			"1.5s a admitted n=2 wait=1.5s",
 			"1.5s a released n=1 held=1.5s",
-			"1.5s all granted n=2 wait=500ms",
+			"1.5s all admitted n=2 wait=500ms",
 			"1.5s all released n=1 held=1.5s")
 		<-done
 		d.want(t,
@@ -312,20 +312,20 @@ func TestObserver_OfAParent(t *testing.T) {
 			"2s a released n=2 held=500ms")
 
 		p, _ = all.Acquire(bg, 1)
-		d.want(t, "2s all granted n=1")
+		d.want(t, "2s all admitted n=1")
 		time.Sleep(time.Second)
 		a.AcquireWithin(bg, 1, time.Second)
 		d.want(t,
 			"3s all queued n=1 for=concurrency why=1",
-			"4s all refused n=1 deadline err=sluice: all: waited for the concurrency of 1 as long as allowed",
-			"4s a refused n=1 deadline err=sluice: a: silent: all: waited for the concurrency of 1 as long as allowed")
+			"4s all rejected n=1 deadline err=sluice: all: waited for the concurrency of 1 as long as allowed",
+			"4s a rejected n=1 deadline err=sluice: a: silent: all: waited for the concurrency of 1 as long as allowed")
 		a.TryAcquire(1) // asks for the room of all, and does not wait
 		d.want(t,
-			"4s all refused n=1 deadline err=sluice: all: waited for the concurrency of 1 as long as allowed",
-			"4s a refused n=1 busy")
+			"4s all rejected n=1 deadline err=sluice: all: waited for the concurrency of 1 as long as allowed",
+			"4s a rejected n=1 busy")
 		p.Release()
 		d.want(t, "4s all released n=1 held=2s")
-		if n := silent.Stats(); n.Granted != 2 || n.Refused.Deadline != 2 {
+		if n := silent.Stats(); n.Admitted != 2 || n.Rejected.Deadline != 2 {
 			t.Errorf("silent: %+v", n)
 		}
 	})
@@ -348,11 +348,11 @@ func TestObserver_OfALimit(t *testing.T) {
 		}
 		calls.Wait()
 		d.want(t,
-			"0s g granted n=1",
+			"0s g admitted n=1",
 			"1ms g queued n=1 wait=999ms for=limit q",
 			"2ms g queued n=1 wait=998ms for=limit q",
-			"1s g granted n=1 wait=999ms",
-			"2s g granted n=1 wait=1.998s")
+			"1s g admitted n=1 wait=999ms",
+			"2s g admitted n=1 wait=1.998s")
 	})
 }
 
@@ -367,8 +367,8 @@ func TestObserver_OfASemaphore(t *testing.T) {
 		// While its permits are lent the slot of the second has passed. To give
 		// them back takes a second too, in which the call is not in flight.
 		d.want(t,
-			"1s g granted n=1 wait=1s", "2s g released n=1",
-			"3s g granted n=1 wait=1s", "4s g released n=1")
+			"1s g admitted n=1 wait=1s", "2s g released n=1",
+			"3s g admitted n=1 wait=1s", "4s g released n=1")
 	})
 }
 
@@ -385,7 +385,7 @@ func (s slowPermits) Lost() <-chan struct{} { return nil }
 // An observer that takes a minute delays the call of the event, but no call behind or
 // beside it.
 func TestObserver_SlowOneDelaysItsCallOnly(t *testing.T) {
-	for _, slow := range []sluice.EventKind{sluice.EventQueued, sluice.EventGranted, sluice.EventRefused, sluice.EventReleased} {
+	for _, slow := range []sluice.EventKind{sluice.EventQueued, sluice.EventAdmitted, sluice.EventRejected, sluice.EventReleased} {
 		t.Run(string(slow), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var reported atomic.Bool
@@ -405,7 +405,7 @@ func TestObserver_SlowOneDelaysItsCallOnly(t *testing.T) {
 					t.Errorf("after %v: %v", time.Since(began), err)
 				}
 				time.Sleep(2 * time.Minute)
-				if s := g.Stats(); !reported.Load() || s.Granted != 3 || s.InFlight != 0 {
+				if s := g.Stats(); !reported.Load() || s.Admitted != 3 || s.InFlight != 0 {
 					t.Errorf("reported: %v, %+v", reported.Load(), s)
 				}
 			})
@@ -441,7 +441,7 @@ func TestObserver_Learned(t *testing.T) {
 			g.Do(t.Context(), func(context.Context) error {
 				time.Sleep(100 * time.Millisecond)
 				if i == 19 {
-					return sluice.RetryAfter(errors.New("429"), time.Second)
+					return sluice.ThrottledFor(errors.New("429"), time.Second)
 				}
 				return nil
 			})
@@ -461,7 +461,7 @@ type tally struct {
 	mu     sync.Mutex
 	kinds  map[sluice.EventKind]uint64
 	refuse map[string]uint64
-	waits  sluice.WaitTime
+	waits  sluice.WaitHistogram
 }
 
 func (c *tally) Observe(e sluice.Event) {
@@ -472,9 +472,9 @@ func (c *tally) Observe(e sluice.Event) {
 	}
 	c.kinds[e.Kind]++
 	switch e.Kind {
-	case sluice.EventRefused:
+	case sluice.EventRejected:
 		c.refuse[e.Reason]++
-	case sluice.EventGranted:
+	case sluice.EventAdmitted:
 		i := 0 // did not wait
 		if e.Wait > 0 {
 			i = max(1, bits.Len64(uint64(e.Wait/time.Microsecond)))
@@ -488,15 +488,15 @@ func (c *tally) Observe(e sluice.Event) {
 func (c *tally) disagrees(s sluice.Stats) string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for reason, n := range s.Refused.All() {
+	for reason, n := range s.Rejected.All() {
 		if c.refuse[reason] != n {
-			return "refused"
+			return "rejected"
 		}
 	}
 	switch {
-	case c.kinds[sluice.EventGranted] != s.Granted:
-		return "granted"
-	case c.kinds[sluice.EventReleased] != s.Granted:
+	case c.kinds[sluice.EventAdmitted] != s.Admitted:
+		return "admitted"
+	case c.kinds[sluice.EventReleased] != s.Admitted:
 		return "released"
 	case c.kinds[sluice.EventRetried] != s.Retried:
 		return "retried"
@@ -509,23 +509,23 @@ func (c *tally) disagrees(s sluice.Stats) string {
 func TestObserver_TallyCanDisagree(t *testing.T) {
 	var c tally
 	for _, e := range []sluice.Event{
-		{Kind: sluice.EventGranted, Wait: 3 * time.Microsecond},
+		{Kind: sluice.EventAdmitted, Wait: 3 * time.Microsecond},
 		{Kind: sluice.EventReleased},
 		{Kind: sluice.EventRetried},
-		{Kind: sluice.EventRefused, Reason: "closed"},
+		{Kind: sluice.EventRejected, Reason: "closed"},
 	} {
 		c.Observe(e)
 	}
-	agreed := sluice.Stats{Granted: 1, Retried: 1, Refused: sluice.Refusals{Closed: 1}}
+	agreed := sluice.Stats{Admitted: 1, Retried: 1, Rejected: sluice.Rejections{Closed: 1}}
 	agreed.Waits[2] = 1
 	if d := c.disagrees(agreed); d != "" {
 		t.Errorf("disagrees about what is %s", d)
 	}
 	for want, s := range map[string]sluice.Stats{
-		"granted": {Granted: 2, Retried: 1, Refused: agreed.Refused, Waits: agreed.Waits},
-		"retried": {Granted: 1, Refused: agreed.Refused, Waits: agreed.Waits},
-		"refused": {Granted: 1, Retried: 1, Refused: sluice.Refusals{Busy: 1}, Waits: agreed.Waits},
-		"waits":   {Granted: 1, Retried: 1, Refused: agreed.Refused},
+		"admitted": {Admitted: 2, Retried: 1, Rejected: agreed.Rejected, Waits: agreed.Waits},
+		"retried":  {Admitted: 1, Rejected: agreed.Rejected, Waits: agreed.Waits},
+		"rejected": {Admitted: 1, Retried: 1, Rejected: sluice.Rejections{Busy: 1}, Waits: agreed.Waits},
+		"waits":    {Admitted: 1, Retried: 1, Rejected: agreed.Rejected},
 	} {
 		if d := c.disagrees(s); d != want {
 			t.Errorf("%q, want %q", d, want)
@@ -617,7 +617,7 @@ func (w *watched) use(r *rand.Rand) {
 	case 0, 1:
 		g.Do(ctx, call)
 	case 2, 3:
-		sluice.Retry(ctx, g, sluice.RetryPolicy{Backoff: sluice.Constant(w.unit), Attempts: 3}, call)
+		sluice.Retry(ctx, g, call, sluice.RetryPolicy{Backoff: sluice.Constant(w.unit), Attempts: 3})
 	case 4:
 		p, _ = g.TryAcquire(n)
 	case 5:
@@ -673,7 +673,7 @@ func (w *watched) check(t *testing.T, seed uint64) {
 // When all calls have returned, each gate has reported as many events of each kind as it
 // has counted, and the same waits.
 func TestObserver_EventsAgreeWithStats(t *testing.T) {
-	all, refused := make(map[sluice.EventKind]uint64), make(map[string]uint64)
+	all, rejected := make(map[sluice.EventKind]uint64), make(map[string]uint64)
 	for seed := range uint64(60) {
 		synctest.Test(t, func(t *testing.T) {
 			w := newWatched(t, time.Second, seed%4 != 0)
@@ -688,25 +688,25 @@ func TestObserver_EventsAgreeWithStats(t *testing.T) {
 					all[k] += n
 				}
 				for k, n := range c.refuse {
-					refused[k] += n
+					rejected[k] += n
 				}
 			}
 		})
 	}
 	for _, k := range []sluice.EventKind{
-		sluice.EventQueued, sluice.EventGranted, sluice.EventRefused, sluice.EventPaused,
+		sluice.EventQueued, sluice.EventAdmitted, sluice.EventRejected, sluice.EventPaused,
 		sluice.EventResumed, sluice.EventRetried, sluice.EventReleased,
 	} {
 		if all[k] == 0 {
 			t.Errorf("no call was ever %v", k)
 		}
 	}
-	for reason := range (sluice.Refusals{}).All() {
-		if reason != "other" && refused[reason] == 0 {
-			t.Errorf("no call was ever refused: %v", reason)
+	for reason := range (sluice.Rejections{}).All() {
+		if reason != "other" && rejected[reason] == 0 {
+			t.Errorf("no call was ever rejected: %v", reason)
 		}
 	}
-	t.Log(all, refused)
+	t.Log(all, rejected)
 }
 
 // TestObserver_Stress is the same on the real scheduler.
@@ -769,12 +769,12 @@ func TestObserver_PanicLosesNothing(t *testing.T) {
 				wg.Go(func() {
 					survives(func() {
 						throttled := false
-						sluice.Retry(bg, g, sluice.RetryPolicy{}, func(context.Context) error {
+						sluice.Retry(bg, g, func(context.Context) error {
 							if throttled {
 								return nil
 							}
 							throttled = true
-							return sluice.RetryAfter(errServer, time.Second)
+							return sluice.ThrottledFor(errServer, time.Second)
 						})
 					})
 				})

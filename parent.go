@@ -17,14 +17,14 @@ import (
 // admitUnlocked, and the call takes from all of them without a lock, from the gate to the root:
 //
 //	look    has the slot of each come?           no: ask, having taken nothing
-//	limits  take from each                       too little: ask, having given back those taken
-//	place   take a place in flight of each       none: give back all, ask
-//	slot    take the slot of each                not any more: give back all, ask
+//	limits  take from each                       too little: ask, having returned those taken
+//	place   take a place in flight of each       none: return all, ask
+//	slot    take the slot of each                not any more: return all, ask
 //
 // Where a lane is not open, because the gate learns, for example, the same is done with the locks.
 //
 // Each lane is closed while a caller waits in its gate, so no caller is overtaken. A slot is
-// given back under the lock. If the goroutine stalled for an interval between two steps, calls
+// returned under the lock. If the goroutine stalled for an interval between two steps, calls
 // that waited for that slot may have left meanwhile; see schedule.GiveBack.
 
 // mostGates is through how many gates a call passes without a queue.
@@ -182,7 +182,7 @@ func (l *look) takeSlot() (ok bool) {
 	return true
 }
 
-// backOut gives back what was taken from the limits, the places of the first gates of d, and
+// backOut returns what was taken from the limits, the places of the first gates of d, and
 // the slots of some of them.
 func (d direct) backOut(ctx context.Context, places, slots int, seen *[mostGates]look) {
 	giveBack(ctx, 1, d.steps())

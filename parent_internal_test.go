@@ -33,8 +33,8 @@ func newFamily(t *testing.T) (child, parent *Gate) {
 func wantFlight(t *testing.T, when string, child, parent *Gate, inFlight int64, granted uint64) {
 	t.Helper()
 	for name, g := range map[string]*Gate{"child": child, "parent": parent} {
-		if s := g.Stats(); s.InFlight != inFlight || s.Granted != granted {
-			t.Errorf("%s: the %s has %d in flight and granted %d, want %d and %d", when, name, s.InFlight, s.Granted, inFlight, granted)
+		if s := g.Stats(); s.InFlight != inFlight || s.Admitted != granted {
+			t.Errorf("%s: the %s has %d in flight and granted %d, want %d and %d", when, name, s.InFlight, s.Admitted, inFlight, granted)
 		}
 	}
 }
@@ -86,7 +86,7 @@ func TestGate_Do_WithAParent_TakesNothingIfOneRefuses(t *testing.T) {
 					t.Error("left when tried")
 				}
 				if after := [2]Stats{child.Stats(), parent.Stats()}; after[0].InFlight != before[0].InFlight || after[1].InFlight != before[1].InFlight ||
-					after[0].Granted != before[0].Granted || after[1].Granted != before[1].Granted {
+					after[0].Admitted != before[0].Admitted || after[1].Admitted != before[1].Admitted {
 					t.Errorf("took something: %v, then %v", before, after)
 				}
 			})
@@ -113,7 +113,7 @@ func TestGate_Do_WithAParent_BacksOut(t *testing.T) {
 				wait = 50 * time.Millisecond
 			}
 			child.direct.backOut(context.Background(), 2, 2, &seen)
-			if s := child.Stats(); s.InFlight != 0 || s.Granted != granted {
+			if s := child.Stats(); s.InFlight != 0 || s.Admitted != granted {
 				t.Errorf("child: %v", s)
 			}
 			if s := parent.Stats(); s.InFlight != 0 {
@@ -232,11 +232,11 @@ func TestGate_Do_WithAParent_Stress(t *testing.T) {
 	sum := uint64(0)
 	for _, child := range children {
 		s := child.Stats()
-		if sum += s.Granted; s.InFlight != 0 {
+		if sum += s.Admitted; s.InFlight != 0 {
 			t.Errorf("child: %v", s)
 		}
 	}
-	if s := parent.Stats(); s.InFlight != 0 || s.Granted != sum || sum == 0 {
+	if s := parent.Stats(); s.InFlight != 0 || s.Admitted != sum || sum == 0 {
 		t.Errorf("parent: %v; its children granted %d", s, sum)
 	}
 }
@@ -274,7 +274,7 @@ var verbsUnderAParent = map[string]func(g *Gate){
 		_ = tenMillis(context.Background())
 		p.Release()
 	},
-	"Retry": func(g *Gate) { _ = Retry(context.Background(), g, RetryPolicy{}, tenMillis) },
+	"Retry": func(g *Gate) { _ = Retry(context.Background(), g, tenMillis) },
 	"Do that panics": func(g *Gate) {
 		defer func() { _ = recover() }()
 		_ = g.Do(context.Background(), func(ctx context.Context) error { _ = tenMillis(ctx); panic("f") })
@@ -327,8 +327,8 @@ func TestGate_WithAParent_CountsAnswersInASlowStart(t *testing.T) {
 			for _, above := range []bool{false, true} {
 				t.Run(fmt.Sprintf("%s, off %t, parent paused %t", verb, off, above), func(t *testing.T) {
 					synctest.Test(t, func(t *testing.T) {
-						parent := limits.Must(New(Config{Adaptive: Adaptive{Off: off}}))
-						child := limits.Must(New(Config{Adaptive: Adaptive{Off: off}, Parent: parent}))
+						parent := limits.Must(New(Config{Adaptive: Adaptive{Disabled: off}}))
+						child := limits.Must(New(Config{Adaptive: Adaptive{Disabled: off}, Parent: parent}))
 						paused := child
 						if above {
 							paused = parent

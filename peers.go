@@ -52,7 +52,7 @@ const (
 
 // newPeering returns the peering of g, nil if it shares nothing.
 func newPeering(g *Gate) *peering {
-	if g.adaptive.Off || g.adaptive.Peers == nil {
+	if g.adaptive.Disabled || g.adaptive.Peers == nil {
 		return nil
 	}
 	p := &peering{gate: g, with: g.adaptive.Peers, id: rand.Text(), retired: make(chan struct{}, 1)}

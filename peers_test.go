@@ -142,8 +142,8 @@ func TestGate_Peers_ReportWhileTheGateIsUsed(t *testing.T) {
 				t.Errorf("report %d: %+v", i, r)
 			}
 		}
-		if r := reports[4]; r.Granted != 3 {
-			t.Errorf("%d granted", r.Granted)
+		if r := reports[4]; r.Admitted != 3 {
+			t.Errorf("%d granted", r.Admitted)
 		}
 		if g.Stats().Learned != nil {
 			t.Error("it learns although nothing was refused")
@@ -168,7 +168,7 @@ func TestGate_Peers_BeginWithWhatOthersHaveLearned(t *testing.T) {
 		}
 		synctest.Wait()
 		l := g.Stats().Learned
-		if l == nil || l.Phase != "tracking" || l.Rate != 10 || l.Peers != 2 || l.Share > .01 || l.Refusals != 0 {
+		if l == nil || l.Phase != "tracking" || l.Rate != 10 || l.Peers != 2 || l.Share > .01 || l.Throttled != 0 {
 			t.Fatalf("learned %+v", l)
 		}
 		if !slices.Equal(learned, []string{"learned by another process"}) {
@@ -216,7 +216,7 @@ func TestGate_Peers_ObeyThePausesOfOthers(t *testing.T) {
 			t.Errorf("a call that may wait 10 s: %v", err)
 		}
 		policy := sluice.RetryPolicy{MaxServerWait: 30 * time.Second}
-		if err := sluice.Retry(t.Context(), g, policy, served); !errors.Is(err, sluice.ErrServerWait) {
+		if err := sluice.Retry(t.Context(), g, served, policy); !errors.Is(err, sluice.ErrServerWait) {
 			t.Errorf("a call for which the server may ask for 30 s: %v", err)
 		}
 		if took := time.Since(m.began); took != 0 {
@@ -330,9 +330,9 @@ func takeTokens(ctx context.Context, g *sluice.Gate, server *leaky.Bucket, unit 
 	granted := server.Take(2000).Allowed()
 	time.Sleep(50 * time.Millisecond)
 	if granted {
-		p.Ended(nil)
+		p.Done(nil)
 	} else {
-		p.Ended(sluice.Exhausted(sluice.RetryAfter(errors.New("busy"), 0), unit))
+		p.Done(sluice.ThrottledBy(sluice.ThrottledFor(errors.New("busy"), 0), unit))
 	}
 	return waited, nil
 }
@@ -429,7 +429,7 @@ func TestGate_Peers_WhatTheyReport(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		p.Ended(sluice.RetryAfter(errors.New("too many"), 0))
+		p.Done(sluice.ThrottledFor(errors.New("too many"), 0))
 		p.Release()
 		g.PauseUntil(time.Now().Add(time.Minute), "test")
 		waits := make(chan error, 1)
@@ -440,7 +440,7 @@ func TestGate_Peers_WhatTheyReport(t *testing.T) {
 			t.Errorf("%d reports in 30 s in which a call waits", len(at))
 		}
 		for i, r := range reports {
-			if i > 0 && r.Granted != 30 || r.Want == peers.Leaves {
+			if i > 0 && r.Admitted != 30 || r.Want == peers.Leaves {
 				t.Fatalf("report %d: %+v", i, r)
 			}
 		}
@@ -491,7 +491,7 @@ func TestConfig_Peers(t *testing.T) {
 	if _, err := sluice.New(sluice.Config{Adaptive: sluice.Adaptive{Peers: m}}); err == nil || !strings.Contains(err.Error(), "Peers without a Name") {
 		t.Errorf("without a name: %v", err)
 	}
-	g := sharing(t, m, sluice.Config{Adaptive: sluice.Adaptive{Off: true}})
+	g := sharing(t, m, sluice.Config{Adaptive: sluice.Adaptive{Disabled: true}})
 	_ = g.Do(t.Context(), served)
 	if at, _ := m.take("api"); at != nil {
 		t.Error("a gate that does not learn reported")
@@ -733,7 +733,7 @@ func TestGate_Peers_GoodbyeWithCallsInFlight(t *testing.T) {
 		}
 		n := len(m.all())
 		p.SettleCosts(sluice.Costs{"tokens": 50})
-		p.Ended(sluice.RetryAfter(errors.New("too many"), 0))
+		p.Done(sluice.ThrottledFor(errors.New("too many"), 0))
 		p.Release()
 		if err := g.Shutdown(t.Context()); err != nil {
 			t.Error(err)

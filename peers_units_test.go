@@ -44,7 +44,7 @@ func blameTokens(t *testing.T, g *sluice.Gate, apart time.Duration) {
 	for i := range 100 {
 		_ = g.Do(withTokens(t, 100), func(context.Context) error {
 			if i == 80 || i == 99 {
-				return sluice.Exhausted(sluice.RetryAfter(errBusy, time.Millisecond), "tokens")
+				return sluice.ThrottledBy(sluice.ThrottledFor(errBusy, time.Millisecond), "tokens")
 			}
 			return nil
 		})
@@ -108,7 +108,7 @@ func TestGate_Peers_BeginWithTheLimitOfAUnit(t *testing.T) {
 				synctest.Wait()
 			}
 			l := g.Stats().Learned
-			if l == nil || l.Unit != "tokens" || l.Rate != 1000 || l.Share != .5 || l.Peers != 2 || l.Refusals != 0 {
+			if l == nil || l.Unit != "tokens" || l.Rate != 1000 || l.Share != .5 || l.Peers != 2 || l.Throttled != 0 {
 				t.Fatalf("learned %+v", l)
 			}
 			if len(events) != 1 || l.Why != "learned by another process" {
@@ -146,7 +146,7 @@ func TestGate_Peers_AUnitIsBlamed(t *testing.T) {
 		return l
 	}
 	alone, half := learned(t, false), learned(t, true)
-	if alone.Share != 1 || half.Share != .5 || alone.Refuted < 1000 || half.Refuted < 1.5*alone.Refuted || half.Refuted > 2.5*alone.Refuted {
+	if alone.Share != 1 || half.Share != .5 || alone.ThrottledRate < 1000 || half.ThrottledRate < 1.5*alone.ThrottledRate || half.ThrottledRate > 2.5*alone.ThrottledRate {
 		t.Errorf("alone %v, with another one %v", alone, half)
 	}
 }
@@ -181,9 +181,9 @@ func TestGate_Peers_BlamesAUnitByItsPart(t *testing.T) {
 				}
 			}
 			for range 3 {
-				call(sluice.RetryAfter(errBusy, time.Millisecond))
+				call(sluice.ThrottledFor(errBusy, time.Millisecond))
 			}
-			if calls, tokens := ofUnit(t, g, sluice.Calls), ofUnit(t, g, "tokens"); calls.Refusals == 0 || tokens.Refusals > 0 {
+			if calls, tokens := ofUnit(t, g, sluice.Calls), ofUnit(t, g, "tokens"); calls.Throttled == 0 || tokens.Throttled > 0 {
 				t.Errorf("restored %v: %v; %v", restores, calls, tokens)
 			}
 		})
@@ -203,17 +203,17 @@ func TestGate_Peers_WhatIsReportedOfUnits(t *testing.T) {
 			use(p)
 			p.Release()
 		}
-		busy := sluice.RetryAfter(errors.New("too many"), 0)
+		busy := sluice.ThrottledFor(errors.New("too many"), 0)
 		call(5, func(p *sluice.Permit) { p.SettleCosts(sluice.Costs{"tokens": 30, sluice.Cost: 7}) })
 		call(1, func(*sluice.Permit) {})
-		call(1, func(p *sluice.Permit) { p.Ended(busy) })
+		call(1, func(p *sluice.Permit) { p.Done(busy) })
 		call(5, func(p *sluice.Permit) {
-			p.Ended(busy)
+			p.Done(busy)
 			p.SettleCosts(sluice.Costs{"tokens": 0, sluice.Cost: 0})
 		})
 		call(5, func(p *sluice.Permit) {
 			p.SettleCosts(sluice.Costs{"tokens": 0, sluice.Cost: 0})
-			p.Ended(busy)
+			p.Done(busy)
 		})
 		time.Sleep(time.Minute)
 		for group, want := range map[string]int64{"api": 2, "api\x1fcost": 1 + 7, ofTokens: 100 + 30} {
@@ -223,7 +223,7 @@ func TestGate_Peers_WhatIsReportedOfUnits(t *testing.T) {
 					last = r.Report
 				}
 			}
-			if last.Granted != want || last.Want != peers.Leaves {
+			if last.Admitted != want || last.Want != peers.Leaves {
 				t.Errorf("of %q it reported %+v, want %d granted", group, last, want)
 			}
 		}
@@ -420,7 +420,7 @@ func TestGate_Units_UnderAParent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := mustGate(t, sluice.Config{Parent: mustGate(t, sluice.Config{})})
 		blameTokens(t, g, 300*time.Millisecond)
-		if l := ofUnit(t, g, "tokens"); l.Refusals != 1 || l.Rate == 0 {
+		if l := ofUnit(t, g, "tokens"); l.Throttled != 1 || l.Rate == 0 {
 			t.Errorf("learned %v", l)
 		}
 	})
@@ -532,7 +532,7 @@ func TestGate_Peers_UnitsTogether(t *testing.T) {
 			work.Wait()
 			sum, squares := 0., 0.
 			for _, g := range gates {
-				got := float64(g.Stats().Granted)
+				got := float64(g.Stats().Admitted)
 				sum += got
 				squares += got * got
 			}

@@ -48,7 +48,7 @@ const (
 	settled
 	answered // its end was counted by a ramp or a learner; set with the gate's queue locked
 	settledCosts
-	reported // by Ended
+	reported // by Done
 	denied   // the server refused it; set with the gate's queue locked
 )
 
@@ -138,7 +138,7 @@ func (g *Gate) queueToBorrow() (now time.Duration, done func(), err error) {
 	}, nil
 }
 
-// takeTurn leaves at once if that is possible without the lock, and otherwise waits in
+// takeTurn leaves immediately if that is possible without the lock, and otherwise waits in
 // the queue of g. The call has waited for before already.
 func (p *Permit) takeTurn(ctx context.Context, g *Gate, r *queue.Request, lease limits.Lease, before time.Duration) error {
 	var later *events
@@ -197,17 +197,17 @@ func (p *Permit) fill(g *Gate, n int64, left queue.Grant, lease limits.Lease) {
 }
 
 // reportGranted reports that p was granted after wait, to the observers of the parents
-// first. If an observer panics, p is given back: its caller will never see it.
+// first. If an observer panics, p is returned: its caller will never see it.
 func (p *Permit) reportGranted(ctx context.Context, later *events, wait time.Duration) {
 	done := false
 	defer func() {
 		if !done {
-			p.first(released) // also if the caller has p, see Attempts.NextIn
+			p.first(released) // also if the caller has p, see RetryLoop.NextIn
 			p.giveBack(adaptive.Unknown)
 		}
 	}()
 	later.report()
-	p.gate.report(Event{Kind: EventGranted, Context: ctx, N: p.n, Wait: wait})
+	p.gate.report(Event{Kind: EventAdmitted, Context: ctx, N: p.n, Wait: wait})
 	done = true
 }
 
@@ -230,7 +230,7 @@ func (p *Permit) end(outcome adaptive.Outcome) {
 	p.reportReleased(held)
 }
 
-// giveBack gives back what p holds. It takes the lock only if a caller waits for the
+// giveBack returns what p holds. It takes the lock only if a caller waits for the
 // room or Shutdown does, if concurrency counts cost, or in a slow start.
 func (p *Permit) giveBack(outcome adaptive.Outcome) {
 	g := p.gate
@@ -260,7 +260,7 @@ func (p *Permit) reportReleased(held time.Duration) {
 }
 
 // Settle replaces the n that the call was granted with by its actual cost, in the
-// limits that count cost. If n was too much, the rest is given back; if it was too
+// limits that count cost. If n was too much, the rest is returned; if it was too
 // little, the rest becomes debt, even beyond the limit, and is never an error. It may
 // come before or after Release. Only the first Settle of a permit counts, and if n was
 // 0 it does nothing. It panics if actual < 0.
@@ -342,13 +342,13 @@ func (p *Permit) watch(ctx context.Context) (context.Context, func()) {
 	return ctx, func() { cancel(context.Canceled) }
 }
 
-// Ended reports how the call of a permit of [Gate.Acquire] ended, nil for a success, as
-// if it were made by [Gate.Do]: an error that is marked with [RetryAfter] or [RetryAt]
+// Done reports how the call of a permit of [Gate.Acquire] ended, nil for a success, as
+// if it were made by [Gate.Do]: an error that is marked with [ThrottledFor] or [ThrottledUntil]
 // pauses the gate, and a gate with [Adaptive] learns from it. It does not release the
 // permit; call it before Release, which otherwise counts the call as a success. Only the
-// first Ended of a permit counts. Permits of [Attempts.Next] are reported to Attempts.Ended
+// first Done of a permit counts. Permits of [RetryLoop.Next] are reported to RetryLoop.Done
 // instead.
-func (p *Permit) Ended(err error) {
+func (p *Permit) Done(err error) {
 	if p != nil && p.gate != nil && p.first(reported) {
 		_ = p.gate.ended(err, p.since, p) // which is err
 	}
@@ -410,7 +410,7 @@ func (p *Permit) actual() Costs {
 }
 
 // SettleCosts replaces amounts that the call was granted with by what it really took, as
-// [Permit.Settle] does for n: what was too much is given back, and what was too little
+// [Permit.Settle] does for n: what was too much is returned, and what was too little
 // becomes debt. A unit that is missing in actual stays as it was. An amount of the unit Cost
 // is passed to Settle, and one of the unit Calls is ignored. It may come before or after
 // Release. Only the first SettleCosts of a permit counts. It panics if an amount is

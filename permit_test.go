@@ -131,7 +131,7 @@ func TestConfig_Semaphore_LostLeaseEndsTheCall(t *testing.T) {
 		var errDo, errCall error
 		var wg sync.WaitGroup
 		wg.Go(func() { errDo = g.Do(bg, call) })
-		wg.Go(func() { errCall = sluice.Retry(bg, g, sluice.RetryPolicy{Attempts: 1}, call) })
+		wg.Go(func() { errCall = sluice.Retry(bg, g, call, sluice.RetryPolicy{Attempts: 1}) })
 		synctest.Wait()
 		close(sem.lost)
 		wg.Wait()
@@ -152,10 +152,10 @@ func TestRetry_LostLeaseIsTheReason(t *testing.T) {
 		lost := make(chan struct{})
 		close(lost)
 		g := mustGate(t, sluice.Config{Semaphore: shared{semaphore.NewWeighted(1), lost}})
-		err := sluice.Retry(bg, g, sluice.RetryPolicy{Attempts: 1}, func(ctx context.Context) error {
+		err := sluice.Retry(bg, g, func(ctx context.Context) error {
 			<-ctx.Done()
 			return ctx.Err()
-		})
+		}, sluice.RetryPolicy{Attempts: 1})
 		if !errors.Is(err, limits.ErrLeaseLost) {
 			t.Error(err)
 		}
@@ -177,7 +177,7 @@ func TestRetry_LostLeaseEndsTheAttemptOnly(t *testing.T) {
 			}
 			return ctx.Err()
 		}, fine)
-		if err := sluice.Retry(bg, g, each(time.Second), s.call); err != nil {
+		if err := sluice.Retry(bg, g, s.call, each(time.Second)); err != nil {
 			t.Error(err)
 		}
 		s.want(t, 0, 2*time.Second)

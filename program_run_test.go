@@ -198,8 +198,8 @@ func (x *programRun) wantNothingLeft() {
 		if s.InFlight != 0 || s.Waiting != 0 || s.Pacing != 0 {
 			x.errorf("at the end: %v", s)
 		}
-		if int(s.Granted) != len(n.left) {
-			x.errorf("%s: %d left by Stats, %d were seen", s.Name, s.Granted, len(n.left))
+		if int(s.Admitted) != len(n.left) {
+			x.errorf("%s: %d left by Stats, %d were seen", s.Name, s.Admitted, len(n.left))
 		}
 		if x.sem != nil && x.sem.lent != 0 {
 			x.errorf("%d permits of the semaphore are lost", x.sem.lent)
@@ -336,12 +336,12 @@ func (c *programCall) answer(attempt int, certain bool) error {
 	}
 	switch r.says {
 	case "refused":
-		return sluice.RetryAfter(errBusy, 0)
+		return sluice.ThrottledFor(errBusy, 0)
 	case "wait":
 		if certain {
 			c.n.pause(c.x.now(), c.x.now()+r.wait)
 		}
-		return sluice.RetryAt(errBusy, time.Now().Add(r.wait))
+		return sluice.ThrottledUntil(errBusy, time.Now().Add(r.wait))
 	case "not found":
 		return sluice.Permanent(errors.New("404"))
 	case "failed":
@@ -349,7 +349,7 @@ func (c *programCall) answer(attempt int, certain bool) error {
 	case "timeout":
 		return context.DeadlineExceeded
 	case "exhausted":
-		return sluice.Exhausted(sluice.RetryAfter(errBusy, 0), "tokens")
+		return sluice.ThrottledBy(sluice.ThrottledFor(errBusy, 0), "tokens")
 	}
 	return nil
 }
@@ -379,16 +379,16 @@ func (c *programCall) acquire() {
 		c.settle(p)
 	}
 	if c.ended > 0 {
-		p.Ended(c.answer(0, true))
+		p.Done(c.answer(0, true))
 	}
 	if c.ended > 1 {
-		p.Ended(nil)
+		p.Done(nil)
 	}
 	end()
 	p.Release()
 	if c.twice {
 		p.Release()
-		p.Ended(sluice.RetryAfter(errBusy, 0))
+		p.Done(sluice.ThrottledFor(errBusy, 0))
 	}
 	if !c.before {
 		time.Sleep(c.hold / 2)
@@ -450,7 +450,7 @@ func (c *programCall) do() {
 
 func (c *programCall) retry() {
 	attempt, refused := 0, 0
-	_ = sluice.Retry(c.ctx, c.n.gate, sluice.RetryPolicy{MaxElapsed: 20 * time.Second}, func(context.Context) error {
+	_ = sluice.Retry(c.ctx, c.n.gate, func(context.Context) error {
 		end := c.leave(1, true, false)
 		time.Sleep(c.hold)
 		end()
@@ -473,7 +473,7 @@ func (c *programCall) retry() {
 			}
 		}
 		return err
-	})
+	}, sluice.RetryPolicy{MaxElapsed: 20 * time.Second})
 }
 
 // ---- Limits that count what they grant.

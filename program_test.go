@@ -152,14 +152,14 @@ func drawGate(r *rand.Rand, i int, last bool) gatePlan {
 		p.cfg.Rate = drawRate(r)
 		p.cfg.RateUnit = []sluice.Unit{"", "", sluice.Cost}[r.IntN(3)]
 	}
-	p.cfg.CatchUp = []time.Duration{0, 0, -1, 5 * ms}[r.IntN(4)]
-	p.cfg.Grain = []time.Duration{0, 0, -1, 20 * ms}[r.IntN(4)]
+	p.cfg.MaxCatchUp = []time.Duration{0, 0, -1, 5 * ms}[r.IntN(4)]
+	p.cfg.TimerResolution = []time.Duration{0, 0, -1, 20 * ms}[r.IntN(4)]
 	if oneIn(r, 8) {
 		p.cfg.MaxWaiting = 5
 	}
 	switch a := &p.cfg.Adaptive; r.IntN(6) {
 	case 0:
-		a.Off = true
+		a.Disabled = true
 	case 1:
 		a.Search, a.Start = true, sluice.Rate{Count: 20, Per: time.Second}
 	case 2:
@@ -255,8 +255,8 @@ func (p program) String() string {
 	fmt.Fprintf(&b, "seed %d, settles %v, rates change %v, peers fail %v\n", p.seed, p.settles, p.rates, p.away)
 	for i, g := range p.gates {
 		fmt.Fprintf(&b, "  gate %d: %s, concurrency %d %s, rate %v %s, catch up %v, grain %v, most waiting %d, off %v, search %v, peers %v, child %v, observed %v, semaphore %v, bucket %v, window %v, slow limit %v, fails %v\n",
-			i, g.cfg.Name, g.cfg.Concurrency, g.cfg.ConcurrencyUnit, g.cfg.Rate, g.cfg.RateUnit, g.cfg.CatchUp, g.cfg.Grain, g.cfg.MaxWaiting,
-			g.cfg.Adaptive.Off, g.cfg.Adaptive.Search, g.peers, g.child, g.observed, g.semaphore, g.bucket, g.window, g.slow, g.fails)
+			i, g.cfg.Name, g.cfg.Concurrency, g.cfg.ConcurrencyUnit, g.cfg.Rate, g.cfg.RateUnit, g.cfg.MaxCatchUp, g.cfg.TimerResolution, g.cfg.MaxWaiting,
+			g.cfg.Adaptive.Disabled, g.cfg.Adaptive.Search, g.peers, g.child, g.observed, g.semaphore, g.bucket, g.window, g.slow, g.fails)
 	}
 	for _, d := range p.deeds {
 		switch {
@@ -447,13 +447,13 @@ func (b *book) arrive(came, left time.Duration) {
 }
 
 // tooFast says where more left than the rate allows, which must not have changed: in any window W
-// at most B + (W + CatchUp)/T + n − 1 units.
+// at most B + (W + MaxCatchUp)/T + n − 1 units.
 func (b *book) tooFast() string {
 	rate := b.cfg.Rate
 	if rate.Count == 0 {
 		return ""
 	}
-	catchUp := b.cfg.CatchUp
+	catchUp := b.cfg.MaxCatchUp
 	switch {
 	case catchUp == 0:
 		catchUp = 50 * time.Millisecond

@@ -14,7 +14,7 @@ import (
 //
 // With a rate, the calls that waited out a pause leave one interval apart. A gate without
 // one that let all of them leave when the pause ends would be throttled again. So after a
-// throttle calls leave as TCP sends segments after a loss (slow start, RFC 5681):
+// throttle calls start as TCP sends segments after a loss (slow start, RFC 5681):
 //
 //	window   how many calls may be without a response: 1 at first, 1 more for
 //	         each response, so twice as many each round trip; above half of the
@@ -44,7 +44,7 @@ import (
 // 50, whatever the pace. So it counts only if 3 of the last 16 calls were throttled. A
 // throttle with a time always counts.
 //
-// A call without a response holds up the next for 10 s at most: a download may take an
+// A call without a response delays the next for 10 s at most: a download may take an
 // hour, and only the release of its permit shows that it was answered.
 const (
 	rampStall    = 10 * time.Second

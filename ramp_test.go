@@ -134,13 +134,13 @@ func TestSlowStart_AnswerCountsBeforeRelease(t *testing.T) {
 		g.PauseUntil(time.Now().Add(time.Second), "429")
 		for i := range 7 {
 			l.Call(i, func() error {
-				a := sluice.NewAttempts(g, sluice.RetryPolicy{})
+				a := sluice.NewRetryLoop(g, sluice.RetryPolicy{})
 				p, err := a.Next(bg, 1)
 				if err != nil {
 					return err
 				}
 				time.Sleep(100 * ms)
-				a.Ended(bg, nil)
+				a.Done(bg, nil)
 				time.AfterFunc(time.Hour, p.Release)
 				return nil
 			})
@@ -172,7 +172,7 @@ func TestSlowStart_LostCallsDoNotBlockForever(t *testing.T) {
 func TestSlowStart_FailuresDoNotWidenTheWindow(t *testing.T) {
 	calls := map[string]func(g *sluice.Gate, f func(context.Context) error) error{
 		"Do": func(g *sluice.Gate, f func(context.Context) error) error {
-			return sluice.Retry(bg, g, sluice.RetryPolicy{Attempts: 1}, f)
+			return sluice.Retry(bg, g, f, sluice.RetryPolicy{Attempts: 1})
 		},
 		"Gate.Do": func(g *sluice.Gate, f func(context.Context) error) error { return g.Do(bg, f) },
 	}
@@ -212,7 +212,7 @@ func TestSlowStart_CallsNotMadeDoNotWidenTheWindow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		broken := true
 		g := fixedGate(t, sluice.Config{Observer: func(e sluice.Event) {
-			if broken && e.Kind == sluice.EventGranted {
+			if broken && e.Kind == sluice.EventAdmitted {
 				panic("broken")
 			}
 		}})
@@ -242,12 +242,12 @@ func TestSlowStart_CallsNotMadeDoNotWidenTheWindow(t *testing.T) {
 // soon, few calls are refused, and most of the rate is used.
 func TestSlowStart_FindsTheRate(t *testing.T) {
 	const items, workers = 500, 64
-	retryAfter := func(wait time.Duration) error { return sluice.RetryAfter(errBusy, max(time.Second, wait)) }
-	exact := func(wait time.Duration) error { return sluice.RetryAfter(errBusy, wait) }
-	bare := func(time.Duration) error { return sluice.RetryAfter(errBusy, 0) }
+	retryAfter := func(wait time.Duration) error { return sluice.ThrottledFor(errBusy, max(time.Second, wait)) }
+	exact := func(wait time.Duration) error { return sluice.ThrottledFor(errBusy, wait) }
+	bare := func(time.Duration) error { return sluice.ThrottledFor(errBusy, 0) }
 	calls := map[string]func(g *sluice.Gate, f func(context.Context) error) error{
 		"Do": func(g *sluice.Gate, f func(context.Context) error) error {
-			return sluice.Retry(bg, g, sluice.RetryPolicy{Attempts: -1}, f)
+			return sluice.Retry(bg, g, f, sluice.RetryPolicy{Attempts: -1})
 		},
 		"Gate.Do": func(g *sluice.Gate, f func(context.Context) error) error {
 			for {
@@ -339,7 +339,7 @@ func TestSlowStart_NotAfterALoneRefusal(t *testing.T) {
 	for _, every := range []int{0, 50} {
 		for name, call := range map[string]func(g *sluice.Gate, f func(context.Context) error) error{
 			"Do": func(g *sluice.Gate, f func(context.Context) error) error {
-				return sluice.Retry(bg, g, sluice.RetryPolicy{Throttled: sluice.Constant(time.Second)}, f)
+				return sluice.Retry(bg, g, f, sluice.RetryPolicy{ThrottleBackoff: sluice.Constant(time.Second)})
 			},
 			"Gate.Do": func(g *sluice.Gate, f func(context.Context) error) error {
 				for g.Do(bg, f) != nil {
@@ -359,7 +359,7 @@ func TestSlowStart_NotAfterALoneRefusal(t *testing.T) {
 								err := call(g, func(context.Context) error {
 									n := requests.Add(1)
 									if every > 0 && n%int64(every) == 0 {
-										return sluice.RetryAfter(errBusy, 0)
+										return sluice.ThrottledFor(errBusy, 0)
 									}
 									time.Sleep(3 * time.Second)
 									return nil
@@ -392,7 +392,7 @@ func TestKeyed_KeepsASlowStartForAMinute(t *testing.T) {
 		made := 0
 		gates, err := sluice.NewKeyed(func(string) (*sluice.Gate, error) {
 			made++
-			return sluice.New(sluice.Config{Adaptive: sluice.Adaptive{Off: true}})
+			return sluice.New(sluice.Config{Adaptive: sluice.Adaptive{Disabled: true}})
 		}, sluice.KeyedConfig{Idle: time.Second})
 		if err != nil {
 			t.Fatal(err)

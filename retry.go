@@ -18,10 +18,10 @@ type RetryPolicy struct {
 	Attempts int
 
 	// Backoff computes the wait before a retry; nil means FullJitter from 500 ms
-	// to 30 s. Throttled is used instead after a throttle, a response that means too
-	// many calls (429, 529, 503, some 403), for which the server set no time; nil
+	// to 30 s. ThrottleBackoff is used instead after a throttle, a response that means too
+	// many calls (429, 529, 503, about 403), for which the server set no time; nil
 	// means FullJitter from 1 s to 30 s. The wait is at least 1 ms.
-	Backoff, Throttled Backoff
+	Backoff, ThrottleBackoff Backoff
 
 	// MaxElapsed bounds the retries. No retry begins more than MaxElapsed after the
 	// first attempt began; the call gives up without waiting for such a retry.
@@ -37,7 +37,7 @@ type RetryPolicy struct {
 	MaxElapsed time.Duration
 
 	// MaxServerWait is the longest wait that a server may ask for. If it asks for
-	// more, calls stop at once with ErrServerWait and say when to come back: the call
+	// more, calls stop immediately with ErrServerWait and say when to come back: the call
 	// that got the response, those that wait, and those that come while the rest of the
 	// pause is longer. They also stop when the server has throttled all calls for longer
 	// than this, even if it asked for short waits. 0 means 5 min, negative no bound.
@@ -49,7 +49,7 @@ type RetryPolicy struct {
 	AttemptTimeout time.Duration
 
 	// Retryable, if set, reports whether an error is worth another attempt. It is not
-	// called for errors marked with Permanent, RetryAfter or RetryAt. If it is nil,
+	// called for errors marked with Permanent, ThrottledFor or ThrottledUntil. If it is nil,
 	// all other errors are retried.
 	Retryable func(err error) bool
 }
@@ -76,8 +76,8 @@ func (p RetryPolicy) withDefaults() RetryPolicy {
 	if p.Backoff == nil {
 		p.Backoff = defaultBackoff
 	}
-	if p.Throttled == nil {
-		p.Throttled = defaultThrottled
+	if p.ThrottleBackoff == nil {
+		p.ThrottleBackoff = defaultThrottled
 	}
 	return p
 }
@@ -92,29 +92,30 @@ func orDefault[T int | time.Duration](x, zero, negative T) T {
 	return x
 }
 
-// RetryValue calls f through gate until it succeeds, and returns what f returned. Every
-// attempt acquires the gate anew, behind the callers that wait by then, and no permit is
+// RetryValue calls f through gate until it succeeds, and returns its result. Without a policy
+// it is the zero RetryPolicy; more than one panics. Every
+// attempt acquires the gate again, behind the callers that wait by then, and no permit is
 // held between attempts. A call that the server throttles keeps its place instead: after the
 // first throttle it waits behind the first caller in line, after the second behind the first
 // two, and so on, and there behind throttled calls that first started before it. The context of an attempt is ctx, bounded by
 // RetryPolicy.AttemptTimeout.
 //
 // An error is retried after a backoff, unless it is marked with [Permanent]. An error
-// marked with [RetryAfter] or [RetryAt] pauses the gate for as long as the server asks,
+// marked with [ThrottledFor] or [ThrottledUntil] pauses the gate for as long as the server asks,
 // for all callers, who then leave at the paced rate. The call itself queues again at
 // once and leaves when the pause is over; this does not count as one of
 // RetryPolicy.Attempts. But if the call is throttled again and again although the server
 // has accepted calls that started later, only this call is affected: its attempts count,
-// it alone waits, and the gate learns nothing from it. An error marked with [NotBefore]
+// it alone waits, and the gate learns nothing from it. An error marked with [RetryAt]
 // delays only the next attempt of this call.
 //
 // Retries are paid from the budget of the gate: 100 tokens, of which a retry takes 5, or
-// 10 after a timeout. A success puts back 1, or 5 after a retry; each 30 s in which no
+// 10 after a timeout. A success puts back 1, or 5 after a retry; every 30 s in which no
 // call fails put back 5. Calls in flight that are throttled together pay once. While
 // the budget is empty, calls are not retried, and first attempts are spaced out by as
 // much as the backoff could have been, at most 30 s. Each success halves that spacing,
 // and so does each definite answer (an error that is permanent, not a timeout, and not
-// marked with RetryAfter, RetryAt or NotBefore) and each 30 s in which no call fails.
+// marked with ThrottledFor, ThrottledUntil or RetryAt) and every 30 s in which no call fails.
 // The spacing does not refuse calls in advance: they wait until their deadline.
 //
 // If RetryValue gives up, it returns the zero T and a [*RetryError]: the last error, why
@@ -124,9 +125,9 @@ func orDefault[T int | time.Duration](x, zero, negative T) T {
 // as it is; if RetryPolicy.Retryable returns false for it, it returns Permanent of it. If
 // the gate refuses the first attempt, it returns the error of the gate. If f
 // panics, the permit is released and the panic propagates.
-func RetryValue[T any](ctx context.Context, gate *Gate, policy RetryPolicy, f func(ctx context.Context) (T, error)) (T, error) {
+func RetryValue[T any](ctx context.Context, gate *Gate, f func(ctx context.Context) (T, error), policy ...RetryPolicy) (T, error) {
 	var zero T
-	a := NewAttempts(gate, policy)
+	a := NewRetryLoop(gate, defaults.Option("sluice.Retry", policy))
 	for {
 		permit, err := a.Next(ctx, 1)
 		if err != nil {
@@ -143,15 +144,15 @@ func RetryValue[T any](ctx context.Context, gate *Gate, policy RetryPolicy, f fu
 }
 
 // Retry is [RetryValue] for a function that returns only an error.
-func Retry(ctx context.Context, gate *Gate, policy RetryPolicy, f func(ctx context.Context) error) error {
-	_, err := RetryValue(ctx, gate, policy, func(ctx context.Context) (struct{}, error) {
+func Retry(ctx context.Context, gate *Gate, f func(ctx context.Context) error, policy ...RetryPolicy) error {
+	_, err := RetryValue(ctx, gate, func(ctx context.Context) (struct{}, error) {
 		return struct{}{}, f(ctx)
-	})
+	}, policy...)
 	return err
 }
 
-// attempt calls f once and releases the permit after Attempts.Try.
-func attempt[T any](ctx context.Context, p *Permit, a *Attempts, f func(ctx context.Context) (T, error)) (result T, again bool, err error) {
+// attempt calls f once and releases the permit after RetryLoop.Try.
+func attempt[T any](ctx context.Context, p *Permit, a *RetryLoop, f func(ctx context.Context) (T, error)) (result T, again bool, err error) {
 	defer p.Release()
 	again, err = a.Try(ctx, p, func(ctx context.Context) (err error) {
 		result, err = f(ctx)

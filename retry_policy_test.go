@@ -22,7 +22,7 @@ func TestRetryPolicy_Zero_MakesFourAttempts(t *testing.T) {
 	for name, a := range map[string]answer{"plain": down, "throttle": busy, "timeout": late} {
 		synctest.Test(t, func(t *testing.T) {
 			g, s := fixedGate(t, sluice.Config{}), newServer(a)
-			err := sluice.Retry(bg, g, sluice.RetryPolicy{}, s.call)
+			err := sluice.Retry(bg, g, s.call)
 			came := s.attempts()
 			if len(came) != 4 {
 				t.Fatalf("%s: %d attempts", name, len(came))
@@ -50,7 +50,7 @@ func TestRetryPolicy_Zero_HasFullJitter(t *testing.T) {
 			waits := make([][]time.Duration, len(c.tops))
 			for range calls {
 				s := newServer(c.answer)
-				sluice.Retry(bg, g, sluice.RetryPolicy{Attempts: len(c.tops) + 1}, s.call)
+				sluice.Retry(bg, g, s.call, sluice.RetryPolicy{Attempts: len(c.tops) + 1})
 				came := s.attempts()
 				if len(came) != len(c.tops)+1 {
 					t.Fatalf("%s: %d attempts", name, len(came))
@@ -79,7 +79,7 @@ func TestRetryPolicy_Zero_RetriesForFifteenMinutes(t *testing.T) {
 		g, s := fixedGate(t, sluice.Config{RetryBudget: -1}), newServer(down)
 		p := each(5 * time.Minute)
 		p.Attempts = -1
-		err := sluice.Retry(bg, g, p, s.call)
+		err := sluice.Retry(bg, g, s.call, p)
 		s.want(t, 0, 5*time.Minute, 10*time.Minute, 15*time.Minute) // exactly then is not later
 		s.wantStop(t, err, stop{
 			last: errDown, why: sluice.ErrElapsed, attempts: 4,
@@ -91,7 +91,7 @@ func TestRetryPolicy_Zero_RetriesForFifteenMinutes(t *testing.T) {
 func TestRetryPolicy_Zero_WaitsFiveMinutesForAServer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g, s := fixedGate(t, sluice.Config{}), newServer(retryAfter(5*time.Minute), retryAfter(5*time.Minute+1))
-		err := sluice.Retry(bg, g, sluice.RetryPolicy{}, s.call)
+		err := sluice.Retry(bg, g, s.call)
 		s.want(t, 0, 5*time.Minute)
 		s.wantStop(t, err, stop{
 			last: errBusy, why: sluice.ErrServerWait, attempts: 2,
@@ -106,7 +106,7 @@ func TestRetryPolicy_Attempts_IncludesTheFirst(t *testing.T) {
 			g, s := fixedGate(t, sluice.Config{}), newServer(down)
 			p := each(time.Second)
 			p.Attempts = n
-			err := sluice.Retry(bg, g, p, s.call)
+			err := sluice.Retry(bg, g, s.call, p)
 			elapsed := time.Duration(n-1) * time.Second
 			if got := len(s.attempts()); got != n {
 				t.Errorf("%d attempts of %d", got, n)
@@ -126,7 +126,7 @@ func TestRetryPolicy_Attempts_NegativeIsUnbounded(t *testing.T) {
 			g, s := fixedGate(t, sluice.Config{RetryBudget: -1}), newServer(append(answers, fine)...)
 			p := each(time.Second)
 			p.Attempts = n
-			if err := sluice.Retry(bg, g, p, s.call); err != nil || len(s.attempts()) != 501 {
+			if err := sluice.Retry(bg, g, s.call, p); err != nil || len(s.attempts()) != 501 {
 				t.Errorf("Attempts %d: %d attempts, %v", n, len(s.attempts()), err)
 			}
 		})
@@ -142,7 +142,7 @@ func TestRetryPolicy_AttemptTimeout_EndsTheAttemptAndIsRetried(t *testing.T) {
 		g, s := fixedGate(t, sluice.Config{Concurrency: 1}), newServer(hang)
 		p := each(10 * time.Second)
 		p.AttemptTimeout, p.Attempts = 3*time.Second, 3
-		err := sluice.Retry(bg, g, p, s.call)
+		err := sluice.Retry(bg, g, s.call, p)
 		s.want(t, 0, 13*time.Second, 26*time.Second)
 		s.wantStop(t, err, stop{
 			last: context.DeadlineExceeded, why: sluice.ErrAttempts, attempts: 3,
@@ -152,7 +152,7 @@ func TestRetryPolicy_AttemptTimeout_EndsTheAttemptAndIsRetried(t *testing.T) {
 		s = newServer(hang, hang, fine)
 		ctx, cancel := context.WithTimeout(bg, time.Hour)
 		defer cancel()
-		if err := sluice.Retry(ctx, g, p, s.call); err != nil {
+		if err := sluice.Retry(ctx, g, s.call, p); err != nil {
 			t.Errorf("the third attempt succeeded: %v", err)
 		}
 	})
@@ -169,7 +169,7 @@ func TestRetryPolicy_AttemptTimeout_KeepsTheCallersDeadline(t *testing.T) {
 		defer cancel()
 		p := each(time.Second)
 		p.AttemptTimeout = 3 * time.Second
-		err := sluice.Retry(ctx, g, p, s.call)
+		err := sluice.Retry(ctx, g, s.call, p)
 		s.want(t, 0, 4*time.Second)
 		s.wantStop(t, err, stop{
 			last: context.DeadlineExceeded, why: context.DeadlineExceeded, attempts: 2,
@@ -181,12 +181,12 @@ func TestRetryPolicy_AttemptTimeout_KeepsTheCallersDeadline(t *testing.T) {
 func TestRetryPolicy_AttemptTimeout_ZeroIsNone(t *testing.T) {
 	for _, d := range []time.Duration{0, -1, math.MinInt64} {
 		g := fixedGate(t, sluice.Config{})
-		err := sluice.Retry(bg, g, sluice.RetryPolicy{AttemptTimeout: d}, func(ctx context.Context) error {
+		err := sluice.Retry(bg, g, func(ctx context.Context) error {
 			if at, ok := ctx.Deadline(); ok {
 				t.Errorf("AttemptTimeout %v: deadline at %v", d, at)
 			}
 			return ctx.Err()
-		})
+		}, sluice.RetryPolicy{AttemptTimeout: d})
 		if err != nil {
 			t.Errorf("AttemptTimeout %v: %v", d, err)
 		}
@@ -197,7 +197,7 @@ func TestRetryPolicy_AttemptTimeout_ContextEndsWithTheAttempt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := fixedGate(t, sluice.Config{})
 		var seen []context.Context
-		sluice.Retry(bg, g, sluice.RetryPolicy{AttemptTimeout: time.Hour, Attempts: 2}, func(ctx context.Context) error {
+		sluice.Retry(bg, g, func(ctx context.Context) error {
 			for _, before := range seen {
 				if before.Err() != context.Canceled {
 					t.Errorf("the context of an attempt before is still there: %v", before.Err())
@@ -205,7 +205,7 @@ func TestRetryPolicy_AttemptTimeout_ContextEndsWithTheAttempt(t *testing.T) {
 			}
 			seen = append(seen, ctx)
 			return errDown
-		})
+		}, sluice.RetryPolicy{AttemptTimeout: time.Hour, Attempts: 2})
 		if len(seen) != 2 || seen[1].Err() != context.Canceled {
 			t.Errorf("%d attempts", len(seen))
 		}
@@ -223,7 +223,7 @@ func TestRetryPolicy_Retryable_DecidesUnmarkedErrorsOnly(t *testing.T) {
 		g := fixedGate(t, sluice.Config{Rate: herd})
 
 		s := newServer(down, retryAfter(time.Second), busy, down, always(os.ErrInvalid))
-		err := sluice.Retry(bg, g, p, s.call)
+		err := sluice.Retry(bg, g, s.call, p)
 		s.want(t, 0, 1*time.Second, 2*time.Second, 3*time.Second, 4*time.Second)
 		s.wantStop(t, err, stop{last: os.ErrInvalid, why: sluice.ErrPermanent, attempts: 5, at: 4 * time.Second, elapsed: 4 * time.Second})
 		if want := []error{errDown, errDown, os.ErrInvalid}; !slices.Equal(asked, want) {
@@ -233,7 +233,7 @@ func TestRetryPolicy_Retryable_DecidesUnmarkedErrorsOnly(t *testing.T) {
 		// Nor does false outweigh a server that asks to come back.
 		asked, p.Retryable = nil, func(error) bool { asked = append(asked, err); return false }
 		s = newServer(busy, retryAfter(time.Second), gone)
-		err = sluice.Retry(bg, fixedGate(t, sluice.Config{Rate: herd}), p, s.call)
+		err = sluice.Retry(bg, fixedGate(t, sluice.Config{Rate: herd}), s.call, p)
 		s.want(t, 0, time.Second, 2*time.Second)
 		s.wantStop(t, err, stop{last: os.ErrNotExist, why: sluice.ErrPermanent, attempts: 3, at: 2 * time.Second, elapsed: 2 * time.Second})
 		if asked != nil {
@@ -264,9 +264,9 @@ func TestRetryPolicy_Backoff_GetsRetryAndPreviousWait(t *testing.T) {
 				return base * time.Duration(retry)
 			}
 		}
-		p := sluice.RetryPolicy{Attempts: 6, Backoff: curve("plain", time.Second), Throttled: curve("throttled", 10*time.Second)}
+		p := sluice.RetryPolicy{Attempts: 6, Backoff: curve("plain", time.Second), ThrottleBackoff: curve("throttled", 10*time.Second)}
 		g, s := fixedGate(t, sluice.Config{RetryBudget: -1}), newServer(down, busy, retryAfter(time.Minute), down, late, busy)
-		sluice.Retry(bg, g, p, s.call)
+		sluice.Retry(bg, g, s.call, p)
 		s.want(t, 0, 1*time.Second, 21*time.Second, 81*time.Second, 84*time.Second, 88*time.Second, 138*time.Second)
 		want := []question{
 			{"plain", 1, 0},
@@ -290,7 +290,7 @@ func TestRetryPolicy_Backoff_AtLeastAMillisecond(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				g, s := fixedGate(t, sluice.Config{}), newServer(down, busy, down, fine)
-				if err := sluice.Retry(bg, g, sluice.RetryPolicy{Backoff: curve, Throttled: curve}, s.call); err != nil {
+				if err := sluice.Retry(bg, g, s.call, sluice.RetryPolicy{Backoff: curve, ThrottleBackoff: curve}); err != nil {
 					t.Error(err)
 				}
 				s.want(t, 0, ms, 2*ms, 3*ms)
@@ -302,9 +302,9 @@ func TestRetryPolicy_Backoff_AtLeastAMillisecond(t *testing.T) {
 func TestRetryPolicy_Backoff_RandomIsBelowOne(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		table := []time.Duration{1, 2, 3}
-		sluice.Retry(bg, fixedGate(t, sluice.Config{}), sluice.RetryPolicy{Backoff: func(_ int, _ time.Duration, u float64) time.Duration {
+		sluice.Retry(bg, fixedGate(t, sluice.Config{}), func(context.Context) error { return errors.New("x") }, sluice.RetryPolicy{Backoff: func(_ int, _ time.Duration, u float64) time.Duration {
 			return table[int(u*3)]
-		}}, func(context.Context) error { return errors.New("x") })
+		}})
 	})
 }
 
@@ -317,8 +317,8 @@ func TestRetryPolicy_HasNoState(t *testing.T) {
 			Backoff: func(_ int, prev time.Duration, _ float64) time.Duration {
 				return (3*max(prev, time.Second) + time.Second) / 2
 			},
-			Throttled: func(retry int, _ time.Duration, _ float64) time.Duration { return time.Second << (retry - 1) },
-			Retryable: func(err error) bool { return err == errDown },
+			ThrottleBackoff: func(retry int, _ time.Duration, _ float64) time.Duration { return time.Second << (retry - 1) },
+			Retryable:       func(err error) bool { return err == errDown },
 		}
 		var calls sync.WaitGroup
 		for i := range 64 {
@@ -330,7 +330,7 @@ func TestRetryPolicy_HasNoState(t *testing.T) {
 				}
 				time.Sleep(time.Duration(i) * 100 * ms)
 				s := newServer(a)
-				if err := sluice.Retry(bg, g, p, s.call); !errors.Is(err, sluice.ErrAttempts) {
+				if err := sluice.Retry(bg, g, s.call, p); !errors.Is(err, sluice.ErrAttempts) {
 					t.Errorf("call %d: %v", i, err)
 				}
 				s.want(t, want...)
@@ -349,7 +349,7 @@ func TestRetryPolicy_MaxElapsed_BoundsTheStartOfRetries(t *testing.T) {
 		g, s := fixedGate(t, sluice.Config{}), newServer(after(3*time.Second, down))
 		p := each(7 * time.Second)
 		p.MaxElapsed, p.Attempts = 20*time.Second, -1
-		err := sluice.Retry(bg, g, p, s.call)
+		err := sluice.Retry(bg, g, s.call, p)
 		s.want(t, 0, 10*time.Second, 20*time.Second)
 		s.wantStop(t, err, stop{
 			last: errDown, why: sluice.ErrElapsed, attempts: 3,
@@ -358,7 +358,7 @@ func TestRetryPolicy_MaxElapsed_BoundsTheStartOfRetries(t *testing.T) {
 
 		s = newServer(after(3*time.Second, down))
 		p.MaxElapsed--
-		err = sluice.Retry(bg, g, p, s.call)
+		err = sluice.Retry(bg, g, s.call, p)
 		s.want(t, 0, 10*time.Second)
 		s.wantStop(t, err, stop{
 			last: errDown, why: sluice.ErrElapsed, attempts: 2,
@@ -373,7 +373,7 @@ func TestRetryPolicy_MaxElapsed_NoRetryLeavesLater(t *testing.T) {
 	t.Run("when the gate is slow", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			g, s := fixedGate(t, sluice.Config{Rate: sluice.Rate{Count: 1, Per: 40 * time.Second}}), newServer(down)
-			err := sluice.Retry(bg, g, p, s.call)
+			err := sluice.Retry(bg, g, s.call, p)
 			s.want(t, 0, 40*time.Second)
 			s.wantStop(t, err, stop{last: errDown, why: sluice.ErrElapsed, attempts: 2, at: 41 * time.Second, elapsed: 41 * time.Second, retryAt: 80 * time.Second})
 		})
@@ -381,7 +381,7 @@ func TestRetryPolicy_MaxElapsed_NoRetryLeavesLater(t *testing.T) {
 	t.Run("exactly then is not later", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			g, s := fixedGate(t, sluice.Config{Rate: sluice.Rate{Count: 1, Per: time.Minute}}), newServer(down, fine)
-			if err := sluice.Retry(bg, g, p, s.call); err != nil {
+			if err := sluice.Retry(bg, g, s.call, p); err != nil {
 				t.Error(err)
 			}
 			s.want(t, 0, time.Minute)
@@ -392,7 +392,7 @@ func TestRetryPolicy_MaxElapsed_NoRetryLeavesLater(t *testing.T) {
 			g, s := fixedGate(t, sluice.Config{Rate: sluice.Rate{Count: 1, Per: 2 * time.Minute}}), newServer(down)
 			ctx, cancel := context.WithTimeout(bg, 90*time.Second) // too early, too
 			defer cancel()
-			err := sluice.Retry(ctx, g, p, s.call)
+			err := sluice.Retry(ctx, g, s.call, p)
 			s.wantStop(t, err, stop{last: errDown, why: sluice.ErrElapsed, attempts: 1, at: time.Second, elapsed: time.Second, retryAt: 2 * time.Minute})
 		})
 	})
@@ -402,7 +402,7 @@ func TestRetryPolicy_MaxElapsed_NoRetryLeavesLater(t *testing.T) {
 			s := newServer(down, fine)
 			p := p
 			p.Backoff = sluice.Constant(500 * ms)
-			l.Call(0, func() error { return sluice.Retry(bg, g, p, s.call) })
+			l.Call(0, func() error { return sluice.Retry(bg, g, s.call, p) })
 			for i := range 100 {
 				l.Call(i+1, enter(g, bg))
 			}
@@ -415,7 +415,7 @@ func TestRetryPolicy_MaxElapsed_NoRetryLeavesLater(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			g, l := fixedGate(t, sluice.Config{}), synclog.New()
 			s := newServer(retryAfter(30*time.Second), fine)
-			l.Call(0, func() error { return sluice.Retry(bg, g, p, s.call) })
+			l.Call(0, func() error { return sluice.Retry(bg, g, s.call, p) })
 			time.Sleep(10 * time.Second)
 			g.PauseUntil(time.Now().Add(50*time.Second), "another")
 			l.Want(t)
@@ -428,7 +428,7 @@ func TestRetryPolicy_MaxElapsed_NoRetryLeavesLater(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			g, l := fixedGate(t, sluice.Config{Concurrency: 1}), synclog.New()
 			s := newServer(down, fine)
-			l.Call(0, func() error { return sluice.Retry(bg, g, p, s.call) })
+			l.Call(0, func() error { return sluice.Retry(bg, g, s.call, p) })
 			l.Call(1, func() error { return hold(g, time.Hour) })
 			time.Sleep(2 * time.Hour)
 			l.Want(t, synclog.Failed(0, time.Minute, sluice.ErrElapsed), synclog.At(1, time.Hour))
@@ -442,7 +442,7 @@ func TestRetryPolicy_MaxElapsed_DoesNotCountTheFirstQueue(t *testing.T) {
 		g.PauseUntil(time.Now().Add(time.Minute), "maintenance")
 		p := each(5 * time.Second)
 		p.MaxElapsed = 10 * time.Second
-		err := sluice.Retry(bg, g, p, s.call)
+		err := sluice.Retry(bg, g, s.call, p)
 		s.want(t, 60*time.Second, 65*time.Second, 70*time.Second)
 		s.wantStop(t, err, stop{
 			last: errDown, why: sluice.ErrElapsed, attempts: 3,
@@ -457,7 +457,7 @@ func TestRetryPolicy_MaxElapsed_NegativeIsUnbounded(t *testing.T) {
 			g, s := fixedGate(t, sluice.Config{}), newServer(down, retryAfter(10*24*time.Hour), down, fine)
 			p := each(365 * 24 * time.Hour)
 			p.MaxElapsed, p.MaxServerWait = d, -1
-			if err := sluice.Retry(bg, g, p, s.call); err != nil {
+			if err := sluice.Retry(bg, g, s.call, p); err != nil {
 				t.Error(err)
 			}
 			s.want(t, 0, 365*24*time.Hour, 375*24*time.Hour, 740*24*time.Hour)
@@ -473,7 +473,7 @@ func TestRetryPolicy_MaxElapsed_BoundsTheWaitForTheGate(t *testing.T) {
 			start := time.Now()
 			wg.Go(func() {
 				policy := sluice.RetryPolicy{MaxElapsed: elapsed, Backoff: sluice.Constant(ms)}
-				err := sluice.Retry(bg, g, policy, func(context.Context) error { return errors.New("x") })
+				err := sluice.Retry(bg, g, func(context.Context) error { return errors.New("x") }, policy)
 				var stopped *sluice.RetryError
 				if !errors.As(err, &stopped) || stopped.Why != sluice.ErrElapsed || stopped.Attempts != 1 || stopped.RetryAt.IsZero() {
 					t.Errorf("%v", err)
@@ -494,7 +494,7 @@ func TestRetryPolicy_MaxElapsed_BoundsTheWaitForTheGate(t *testing.T) {
 func TestRetryPolicy_MaxElapsed_BoundsServerWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g, s := fixedGate(t, sluice.Config{}), newServer(retryAfter(25*time.Second))
-		err := sluice.Retry(bg, g, sluice.RetryPolicy{MaxElapsed: time.Minute}, s.call)
+		err := sluice.Retry(bg, g, s.call, sluice.RetryPolicy{MaxElapsed: time.Minute})
 		s.want(t, 0, 25*time.Second, 50*time.Second)
 		s.wantStop(t, err, stop{
 			last: errBusy, why: sluice.ErrElapsed, attempts: 3,
@@ -502,7 +502,7 @@ func TestRetryPolicy_MaxElapsed_BoundsServerWaits(t *testing.T) {
 		})
 
 		g, s = fixedGate(t, sluice.Config{}), newServer(retryAfter(25*time.Second), retryAfter(35*time.Second), fine)
-		if err := sluice.Retry(bg, g, sluice.RetryPolicy{MaxElapsed: time.Minute}, s.call); err != nil {
+		if err := sluice.Retry(bg, g, s.call, sluice.RetryPolicy{MaxElapsed: time.Minute}); err != nil {
 			t.Error(err) // exactly then is not later
 		}
 	})
@@ -524,7 +524,7 @@ func TestRetryPolicy_MaxElapsed_SaysThatMaxServerWaitAllowsMore(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				g, s := fixedGate(t, sluice.Config{}), newServer(retryAfter(c.wait))
-				err := sluice.Retry(bg, g, c.policy, s.call)
+				err := sluice.Retry(bg, g, s.call, c.policy)
 				s.wantStop(t, err, stop{last: errBusy, why: sluice.ErrElapsed, attempts: 1, retryAt: c.wait})
 				var stopped *sluice.RetryError
 				if errors.As(err, &stopped) && stopped.Why.Error() != c.want {
@@ -533,7 +533,7 @@ func TestRetryPolicy_MaxElapsed_SaysThatMaxServerWaitAllowsMore(t *testing.T) {
 
 				// It is for this call alone.
 				g, s = fixedGate(t, sluice.Config{}), newServer(notBefore(c.wait))
-				err = sluice.Retry(bg, g, c.policy, s.call)
+				err = sluice.Retry(bg, g, s.call, c.policy)
 				if errors.As(err, &stopped) && stopped.Why.Error() != c.want {
 					t.Errorf("%v\nwant %v", stopped.Why, c.want)
 				}
@@ -543,7 +543,7 @@ func TestRetryPolicy_MaxElapsed_SaysThatMaxServerWaitAllowsMore(t *testing.T) {
 				p := c.policy
 				p.Backoff = sluice.Constant(time.Second)
 				done := make(chan error)
-				go func() { done <- sluice.Retry(bg, g, p, s.call) }()
+				go func() { done <- sluice.Retry(bg, g, s.call, p) }()
 				synctest.Wait()
 				g.PauseUntil(time.Now().Add(c.wait+time.Second), "")
 				err = <-done
@@ -560,13 +560,13 @@ func TestRetryPolicy_MaxServerWait_IsTheLongestAccepted(t *testing.T) {
 		p := each(time.Second)
 		p.MaxServerWait = time.Minute
 		g, s := fixedGate(t, sluice.Config{}), newServer(retryAfter(time.Minute), fine)
-		if err := sluice.Retry(bg, g, p, s.call); err != nil {
+		if err := sluice.Retry(bg, g, s.call, p); err != nil {
 			t.Error(err)
 		}
 		s.want(t, 0, time.Minute)
 
 		g, s = fixedGate(t, sluice.Config{}), newServer(retryAfter(time.Minute+1), fine)
-		err := sluice.Retry(bg, g, p, s.call)
+		err := sluice.Retry(bg, g, s.call, p)
 		s.want(t, 0)
 		s.wantStop(t, err, stop{last: errBusy, why: sluice.ErrServerWait, attempts: 1, retryAt: time.Minute + 1})
 	})
@@ -576,7 +576,7 @@ func TestRetryPolicy_MaxServerWait_NegativeIsUnbounded(t *testing.T) {
 	for _, d := range []time.Duration{-1, math.MinInt64} {
 		synctest.Test(t, func(t *testing.T) {
 			g, s := fixedGate(t, sluice.Config{}), newServer(retryAfter(365*24*time.Hour), fine)
-			if err := sluice.Retry(bg, g, sluice.RetryPolicy{MaxServerWait: d, MaxElapsed: -1}, s.call); err != nil {
+			if err := sluice.Retry(bg, g, s.call, sluice.RetryPolicy{MaxServerWait: d, MaxElapsed: -1}); err != nil {
 				t.Error(err)
 			}
 			s.want(t, 0, 365*24*time.Hour)
@@ -606,7 +606,7 @@ func TestRetryPolicy_MaxServerWait_RaisesTheDefaultMaxElapsed(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				g, s := fixedGate(t, sluice.Config{}), newServer(c.answers...)
-				err := sluice.Retry(bg, g, c.policy, s.call)
+				err := sluice.Retry(bg, g, s.call, c.policy)
 				if !errors.Is(err, c.why) {
 					t.Errorf("got %v, want %v", err, c.why)
 				}
@@ -627,7 +627,7 @@ func TestRetryPolicy_MaxServerWait_CoversPausesOfOthers(t *testing.T) {
 	long := sluice.RetryPolicy{MaxServerWait: 3 * time.Hour, Backoff: sluice.Constant(time.Minute)}
 	synctest.Test(t, func(t *testing.T) {
 		g, l := fixedGate(t, sluice.Config{Rate: sluice.Rate{Count: 1, Per: time.Minute}}), synclog.New()
-		l.Call(0, func() error { return sluice.Retry(bg, g, long, newServer(after(30*time.Second, down), fine).call) })
+		l.Call(0, func() error { return sluice.Retry(bg, g, newServer(after(30*time.Second, down), fine).call, long) })
 		time.Sleep(45 * time.Second)
 		g.PauseUntil(time.Now().Add(time.Hour), "429 of another") // while it waits for its backoff
 		time.Sleep(50 * time.Minute)
@@ -639,7 +639,7 @@ func TestRetryPolicy_MaxServerWait_CoversPausesOfOthers(t *testing.T) {
 		g, l := fixedGate(t, sluice.Config{Rate: sluice.Rate{Count: 1, Per: time.Minute}}), synclog.New()
 		for i := range 60 { // all refused at first
 			l.Call(i, func() error {
-				return sluice.Retry(bg, g, long, newServer(after(time.Hour, retryAfter(time.Hour)), fine).call)
+				return sluice.Retry(bg, g, newServer(after(time.Hour, retryAfter(time.Hour)), fine).call, long)
 			})
 		}
 		time.Sleep(240 * time.Hour)
@@ -654,7 +654,7 @@ func TestRetryPolicy_MaxServerWait_CoversPausesOfOthers(t *testing.T) {
 // An endless wait ends never, and not in the past.
 func TestRetryPolicy_AbsurdTimesSaturate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		far := func(context.Context) error { return sluice.RetryAt(errBusy, time.Unix(1<<40, 0)) }
+		far := func(context.Context) error { return sluice.ThrottledUntil(errBusy, time.Unix(1<<40, 0)) }
 		const century = 100 * 365 * 24 * time.Hour
 		endless := each(math.MaxInt64)
 		endless.MaxServerWait = -1
@@ -674,7 +674,7 @@ func TestRetryPolicy_AbsurdTimesSaturate(t *testing.T) {
 			"backoff of a century":   {down, each(century), sluice.ErrElapsed, time.Second + century},
 		} {
 			g, s := fixedGate(t, sluice.Config{}), newServer(after(time.Second, c.answer))
-			err := sluice.Retry(bg, g, c.policy, s.call)
+			err := sluice.Retry(bg, g, s.call, c.policy)
 			last := errBusy
 			if errors.Is(err, errDown) {
 				last = errDown

@@ -22,7 +22,7 @@ func TestRetryAfter_HoldsAllWorkersAndReleasesAtTheRate(t *testing.T) {
 		s := newServer(after(50*ms, retryAfter(30*time.Second)), fine)
 		var want []synclog.Left
 		for i := range 64 {
-			l.Call(i, func() error { return sluice.Retry(bg, g, sluice.RetryPolicy{}, s.call) })
+			l.Call(i, func() error { return sluice.Retry(bg, g, s.call) })
 			want = append(want, synclog.At(i, 30*time.Second+50*ms+time.Duration(i)*100*ms))
 		}
 		want[0].Caller, want[1].Caller = 1, 0
@@ -46,10 +46,10 @@ func TestRetryAfter_HoldsWorkersThatComeBack(t *testing.T) {
 				first = after(100*ms, retryAfter(30*time.Second))
 			}
 			l.Call(i, func() error {
-				if err := sluice.Retry(bg, g, sluice.RetryPolicy{}, newServer(first, fine).call); err != nil || i == 0 {
+				if err := sluice.Retry(bg, g, newServer(first, fine).call); err != nil || i == 0 {
 					return err
 				}
-				return sluice.Retry(bg, g, sluice.RetryPolicy{}, fine)
+				return sluice.Retry(bg, g, fine)
 			})
 		}
 		time.Sleep(time.Minute)
@@ -68,7 +68,7 @@ func TestRetryAfter_PausesBeforeRelease(t *testing.T) {
 		g, l := fixedGate(t, sluice.Config{Concurrency: 1}), synclog.New()
 		s := newServer(after(time.Second, retryAfter(30*time.Second)), fine)
 		for i := range 3 {
-			l.Call(i, func() error { return sluice.Retry(bg, g, sluice.RetryPolicy{}, s.call) })
+			l.Call(i, func() error { return sluice.Retry(bg, g, s.call) })
 		}
 		time.Sleep(time.Hour)
 		s.want(t, 0, 31*time.Second, 31*time.Second, 31*time.Second)
@@ -88,7 +88,7 @@ func TestRetryAfter_HoldsOthersWhateverBecomesOfTheCall(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				g, l := fixedGate(t, sluice.Config{}), synclog.New()
-				sluice.Retry(c.ctx, g, sluice.RetryPolicy{}, c.answer)
+				sluice.Retry(c.ctx, g, c.answer)
 				l.Call(0, enter(g, bg))
 				time.Sleep(time.Hour)
 				l.Want(t, synclog.At(0, 30*time.Second))
@@ -105,7 +105,7 @@ func TestRetryAfter_UsesNoAttempt(t *testing.T) {
 			retryAfter(10*time.Second), retryAfter(10*time.Second), down)
 		p := each(time.Second)
 		p.Attempts = 3
-		err := sluice.Retry(bg, g, p, s.call)
+		err := sluice.Retry(bg, g, s.call, p)
 		s.want(t, 0, 10*time.Second, 20*time.Second, 30*time.Second, 31*time.Second, 41*time.Second, 42*time.Second, 52*time.Second, 62*time.Second)
 		s.wantStop(t, err, stop{last: errDown, why: sluice.ErrAttempts, attempts: 9, at: 62 * time.Second, elapsed: 62 * time.Second})
 	})
@@ -114,7 +114,7 @@ func TestRetryAfter_UsesNoAttempt(t *testing.T) {
 func TestRetryAfter_UsesNotTheOnlyAttempt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g, s := fixedGate(t, sluice.Config{}), newServer(retryAfter(10*time.Second), fine)
-		if err := sluice.Retry(bg, g, sluice.RetryPolicy{Attempts: 1}, s.call); err != nil {
+		if err := sluice.Retry(bg, g, s.call, sluice.RetryPolicy{Attempts: 1}); err != nil {
 			t.Error(err)
 		}
 		s.want(t, 0, 10*time.Second)
@@ -129,20 +129,20 @@ func TestRetryAfter_NeverEarlier(t *testing.T) {
 		"RetryAfter":              {retryAfter(10 * time.Second), 10 * time.Second},
 		"RetryAfter a nanosecond": {retryAfter(1), ms},
 		"RetryAfter counts from when it was marked": {func(context.Context) error {
-			err := sluice.RetryAfter(errBusy, 10*time.Second)
+			err := sluice.ThrottledFor(errBusy, 10*time.Second)
 			time.Sleep(3 * time.Second) // reads the rest of the body
 			return err
 		}, 10 * time.Second},
 		"RetryAfter that is over when the attempt ends": {func(context.Context) error {
-			err := sluice.RetryAfter(errBusy, 10*time.Second)
+			err := sluice.ThrottledFor(errBusy, 10*time.Second)
 			time.Sleep(10 * time.Second)
 			return err
 		}, 11 * time.Second}, // a throttle without a time
 		"RetryAt": {func(context.Context) error {
-			return sluice.RetryAt(errBusy, time.Now().Add(10*time.Second))
+			return sluice.ThrottledUntil(errBusy, time.Now().Add(10*time.Second))
 		}, 10 * time.Second},
 		"RetryAt in another zone and without a monotonic part": {func(context.Context) error {
-			return sluice.RetryAt(errBusy, time.Now().Add(10*time.Second).Round(0).In(time.FixedZone("", 3600)))
+			return sluice.ThrottledUntil(errBusy, time.Now().Add(10*time.Second).Round(0).In(time.FixedZone("", 3600)))
 		}, 10 * time.Second},
 		"wrapped": {func(ctx context.Context) error {
 			return fmt.Errorf("get /items/7: %w", retryAfter(10*time.Second)(ctx))
@@ -151,10 +151,10 @@ func TestRetryAfter_NeverEarlier(t *testing.T) {
 			return errors.Join(errDown, retryAfter(10*time.Second)(ctx))
 		}, 10 * time.Second},
 		"twice, the longer one counts": {func(ctx context.Context) error {
-			return sluice.RetryAfter(retryAfter(5*time.Second)(ctx), 10*time.Second)
+			return sluice.ThrottledFor(retryAfter(5*time.Second)(ctx), 10*time.Second)
 		}, 10 * time.Second},
 		"twice, whichever is outside": {func(ctx context.Context) error {
-			return sluice.RetryAfter(retryAfter(10*time.Second)(ctx), 5*time.Second)
+			return sluice.ThrottledFor(retryAfter(10*time.Second)(ctx), 5*time.Second)
 		}, 10 * time.Second},
 		"twice, and one did not say": {func(ctx context.Context) error {
 			return errors.Join(busy(ctx), retryAfter(10*time.Second)(ctx), busy(ctx))
@@ -163,7 +163,7 @@ func TestRetryAfter_NeverEarlier(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				g, s := fixedGate(t, sluice.Config{}), newServer(c.answer, fine)
-				if err := sluice.Retry(bg, g, each(time.Second), s.call); err != nil {
+				if err := sluice.Retry(bg, g, s.call, each(time.Second)); err != nil {
 					t.Error(err)
 				}
 				s.want(t, 0, c.want)
@@ -177,7 +177,7 @@ func TestRetryAfter_LongestCounts(t *testing.T) {
 		g, l := fixedGate(t, sluice.Config{}), synclog.New()
 		for i, d := range []time.Duration{20 * time.Second, 40 * time.Second, 10 * time.Second} {
 			s := newServer(after(time.Duration(i+1)*time.Second, retryAfter(d)), fine)
-			l.Call(i, func() error { return sluice.Retry(bg, g, sluice.RetryPolicy{}, s.call) })
+			l.Call(i, func() error { return sluice.Retry(bg, g, s.call) })
 		}
 		time.Sleep(time.Hour)
 		l.Want(t, synclog.At(0, 42*time.Second), synclog.At(1, 42*time.Second), synclog.At(2, 42*time.Second))
@@ -190,7 +190,7 @@ func TestRetryAfter_BeyondTheDeadlineStopsAtOnce(t *testing.T) {
 			g, s := fixedGate(t, sluice.Config{Name: "api"}), newServer(after(10*time.Second, retryAfter(d)))
 			ctx, cancel := context.WithTimeout(bg, 40*time.Second)
 			defer cancel()
-			err := sluice.Retry(ctx, g, sluice.RetryPolicy{}, s.call)
+			err := sluice.Retry(ctx, g, s.call)
 			s.want(t, 0)
 			s.wantStop(t, err, stop{
 				last: errBusy, why: context.DeadlineExceeded, attempts: 1,
@@ -213,7 +213,7 @@ func TestRetryAfter_BeyondTheDeadlineStopsAtOnce(t *testing.T) {
 		g, s := fixedGate(t, sluice.Config{}), newServer(retryAfter(30*time.Second), fine)
 		ctx, cancel := context.WithTimeout(bg, 30*time.Second+1)
 		defer cancel()
-		if err := sluice.Retry(ctx, g, sluice.RetryPolicy{}, s.call); err != nil {
+		if err := sluice.Retry(ctx, g, s.call); err != nil {
 			t.Errorf("a nanosecond before the deadline: %v", err)
 		}
 	})
@@ -224,7 +224,7 @@ func TestRetryPolicy_MaxServerWait_StopsWaitersAndNewcomers(t *testing.T) {
 		g, l := fixedGate(t, sluice.Config{Name: "api", Rate: sluice.Rate{Count: 1, Per: time.Second}}), synclog.New()
 		s := newServer(after(500*ms, retryAfter(6*time.Minute)), fine)
 		call := func(p sluice.RetryPolicy) func() error {
-			return func() error { return sluice.Retry(bg, g, p, s.call) }
+			return func() error { return sluice.Retry(bg, g, s.call, p) }
 		}
 		const over = 6*time.Minute + 500*ms // when the pause is
 		l.Call(0, call(sluice.RetryPolicy{}))
@@ -267,7 +267,7 @@ func TestRetryPolicy_MaxServerWait_StopsWaitersAndNewcomers(t *testing.T) {
 				synclog.At(8, over+4*time.Second),
 			)...)
 		}
-		if got := g.Stats().Refused; got.Deadline != 3 { // 1, 4 and 7; 0 was not refused by the gate
+		if got := g.Stats().Rejected; got.Deadline != 3 { // 1, 4 and 7; 0 was not refused by the gate
 			t.Errorf("refused: %+v", got)
 		}
 	})
@@ -279,9 +279,9 @@ func TestRetryPolicy_MaxServerWait_ProlongedPauseStopsWaiters(t *testing.T) {
 		first := newServer(after(1*time.Second, retryAfter(4*time.Minute)), fine)
 		other := newServer(after(2*time.Second, retryAfter(6*time.Minute)), fine)
 		third := newServer(after(3*time.Second, down), fine)
-		l.Call(0, func() error { return sluice.Retry(bg, g, sluice.RetryPolicy{}, first.call) })
-		l.Call(1, func() error { return sluice.Retry(bg, g, sluice.RetryPolicy{MaxServerWait: time.Hour}, other.call) })
-		l.Call(2, func() error { return sluice.Retry(bg, g, each(10*time.Second), third.call) })
+		l.Call(0, func() error { return sluice.Retry(bg, g, first.call) })
+		l.Call(1, func() error { return sluice.Retry(bg, g, other.call, sluice.RetryPolicy{MaxServerWait: time.Hour}) })
+		l.Call(2, func() error { return sluice.Retry(bg, g, third.call, each(10*time.Second)) })
 		time.Sleep(2 * time.Second)
 		left := l.Sofar()
 		if len(left) != 1 || left[0].Caller != 0 {
@@ -315,11 +315,11 @@ func TestRetryPolicy_MaxServerWait_StopsCallsBehindALimit(t *testing.T) {
 		g, l := fixedGate(t, sluice.Config{Rate: sluice.Rate{Count: 1, Per: time.Second}, Limits: []sluice.Limit{quota}}), synclog.New()
 		s := newServer(after(500*ms, retryAfter(6*time.Minute)), fine)
 		for i := range 3 {
-			l.Call(i, func() error { return sluice.Retry(bg, g, sluice.RetryPolicy{}, s.call) })
+			l.Call(i, func() error { return sluice.Retry(bg, g, s.call) })
 		}
 		time.Sleep(time.Second)
-		l.Call(3, func() error { return sluice.Retry(bg, g, sluice.RetryPolicy{}, s.call) })
-		l.Call(4, func() error { return sluice.Retry(bg, g, sluice.RetryPolicy{MaxServerWait: -1}, s.call) })
+		l.Call(3, func() error { return sluice.Retry(bg, g, s.call) })
+		l.Call(4, func() error { return sluice.Retry(bg, g, s.call, sluice.RetryPolicy{MaxServerWait: -1}) })
 		time.Sleep(time.Hour)
 		l.Want(t,
 			synclog.Failed(0, 500*ms, sluice.ErrServerWait),
@@ -342,8 +342,8 @@ func TestRetryPolicy_MaxServerWait_PauseOfTheParent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		all := fixedGate(t, sluice.Config{Name: "all"})
 		g, l := fixedGate(t, sluice.Config{Name: "host", Parent: all}), synclog.New()
-		sluice.Retry(bg, all, sluice.RetryPolicy{}, retryAfter(6*time.Minute))
-		l.Call(0, func() error { return sluice.Retry(bg, g, sluice.RetryPolicy{}, fine) })
+		sluice.Retry(bg, all, retryAfter(6*time.Minute))
+		l.Call(0, func() error { return sluice.Retry(bg, g, fine) })
 		l.Want(t, synclog.Failed(0, 0, sluice.ErrServerWait))
 		time.Sleep(time.Hour)
 	})
@@ -353,20 +353,20 @@ func TestRetryPolicy_MaxServerWait_PauseOfTheParent(t *testing.T) {
 // other.
 func TestRetryAfter_WithoutATimeIsAThrottle(t *testing.T) {
 	for name, mark := range map[string]func() error{
-		"zero":          func() error { return sluice.RetryAfter(errBusy, 0) },
-		"negative":      func() error { return sluice.RetryAfter(errBusy, -time.Hour) },
-		"most negative": func() error { return sluice.RetryAfter(errBusy, math.MinInt64) },
-		"past":          func() error { return sluice.RetryAt(errBusy, time.Now().Add(-1)) },
-		"now":           func() error { return sluice.RetryAt(errBusy, time.Now()) },
-		"zero time":     func() error { return sluice.RetryAt(errBusy, time.Time{}) },
-		"epoch":         func() error { return sluice.RetryAt(errBusy, time.Unix(0, 0)) },
+		"zero":          func() error { return sluice.ThrottledFor(errBusy, 0) },
+		"negative":      func() error { return sluice.ThrottledFor(errBusy, -time.Hour) },
+		"most negative": func() error { return sluice.ThrottledFor(errBusy, math.MinInt64) },
+		"past":          func() error { return sluice.ThrottledUntil(errBusy, time.Now().Add(-1)) },
+		"now":           func() error { return sluice.ThrottledUntil(errBusy, time.Now()) },
+		"zero time":     func() error { return sluice.ThrottledUntil(errBusy, time.Time{}) },
+		"epoch":         func() error { return sluice.ThrottledUntil(errBusy, time.Unix(0, 0)) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				g, s := fixedGate(t, sluice.Config{}), newServer(func(context.Context) error { return mark() })
-				p := sluice.RetryPolicy{Attempts: 3, Backoff: sluice.Constant(time.Second), Throttled: sluice.Constant(7 * time.Second)}
+				p := sluice.RetryPolicy{Attempts: 3, Backoff: sluice.Constant(time.Second), ThrottleBackoff: sluice.Constant(7 * time.Second)}
 				done := make(chan error)
-				go func() { done <- sluice.Retry(bg, g, p, s.call) }()
+				go func() { done <- sluice.Retry(bg, g, s.call, p) }()
 				time.Sleep(time.Second)
 				if got := g.Stats(); !got.PausedUntil.IsZero() || got.RetryTokens != 95 {
 					t.Errorf("during the backoff: %+v", got)
@@ -383,7 +383,7 @@ func TestRetryAfter_NeedsRetryBudget(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := spent(t, sluice.Config{Rate: herd})
 		s := newServer(retryAfter(time.Minute))
-		err := sluice.Retry(bg, g, each(time.Second), s.call)
+		err := sluice.Retry(bg, g, s.call, each(time.Second))
 		s.wantStop(t, err, stop{last: errBusy, why: sluice.ErrBudget, attempts: 1, retryAt: time.Minute})
 		// What the server said holds for all the others.
 		l := synclog.New()
@@ -398,7 +398,7 @@ func TestRetryAfter_LastsAtLeastAMillisecond(t *testing.T) {
 	for _, d := range []time.Duration{1, 20 * time.Microsecond, ms - 1, ms, ms + 1} {
 		synctest.Test(t, func(t *testing.T) {
 			g, s := fixedGate(t, sluice.Config{}), newServer(retryAfter(d), retryAfter(d), fine)
-			if err := sluice.Retry(bg, g, sluice.RetryPolicy{}, s.call); err != nil {
+			if err := sluice.Retry(bg, g, s.call); err != nil {
 				t.Error(err)
 			}
 			s.want(t, 0, max(d, ms), 2*max(d, ms))
@@ -416,10 +416,10 @@ func TestRetryAfter_NanosecondWaitsEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g, n := fixedGate(t, sluice.Config{RetryBudget: -1}), 0
 		start := time.Now()
-		err := sluice.Retry(bg, g, sluice.RetryPolicy{MaxElapsed: time.Minute}, func(context.Context) error {
+		err := sluice.Retry(bg, g, func(context.Context) error {
 			n++
-			return sluice.RetryAfter(errBusy, 1)
-		})
+			return sluice.ThrottledFor(errBusy, 1)
+		}, sluice.RetryPolicy{MaxElapsed: time.Minute})
 		if !errors.Is(err, sluice.ErrElapsed) || n != 60_001 || time.Since(start) != time.Minute {
 			t.Errorf("%d attempts in %v: %v", n, time.Since(start), err)
 		}
@@ -429,7 +429,7 @@ func TestRetryAfter_NanosecondWaitsEnd(t *testing.T) {
 // # Waits of one call
 
 // second is a policy with a constant backoff of 1 s.
-var second = sluice.RetryPolicy{Backoff: sluice.Constant(time.Second), Throttled: sluice.Constant(time.Second)}
+var second = sluice.RetryPolicy{Backoff: sluice.Constant(time.Second), ThrottleBackoff: sluice.Constant(time.Second)}
 
 // The call waits until the given time, or for its backoff if that is longer.
 func TestNotBefore_DelaysTheRetry(t *testing.T) {
@@ -441,16 +441,16 @@ func TestNotBefore_DelaysTheRetry(t *testing.T) {
 		{"longer than the backoff", notBefore(20 * time.Second), 20 * time.Second},
 		{"shorter than the backoff", notBefore(100 * time.Millisecond), time.Second},
 		{"a time that has passed", notBefore(-time.Hour), time.Second},
-		{"the zero time", always(sluice.NotBefore(errDown, time.Time{})), time.Second},
+		{"the zero time", always(sluice.RetryAt(errDown, time.Time{})), time.Second},
 		{"two of them", func(ctx context.Context) error {
 			return errors.Join(notBefore(5*time.Second)(ctx), notBefore(7*time.Second)(ctx), notBefore(6*time.Second)(ctx))
 		}, 7 * time.Second},
 		{"within another error", func(ctx context.Context) error { return fmt.Errorf("get: %w", notBefore(9*time.Second)(ctx)) }, 9 * time.Second},
 		{"with a throttle that has a time", func(ctx context.Context) error {
-			return sluice.NotBefore(retryAfter(3*time.Second)(ctx), time.Now().Add(9*time.Second))
+			return sluice.RetryAt(retryAfter(3*time.Second)(ctx), time.Now().Add(9*time.Second))
 		}, 3 * time.Second},
 		{"with a throttle that has none", func(ctx context.Context) error {
-			return sluice.NotBefore(busy(ctx), time.Now().Add(9*time.Second))
+			return sluice.RetryAt(busy(ctx), time.Now().Add(9*time.Second))
 		}, 9 * time.Second},
 		{"of another gate", func(ctx context.Context) error {
 			return &sluice.RetryError{Last: notBefore(time.Minute)(ctx), Why: sluice.ErrAttempts}
@@ -460,14 +460,14 @@ func TestNotBefore_DelaysTheRetry(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := newServer(tt.says, fine)
 				g, _ := sluice.New(sluice.Config{})
-				if err := sluice.Retry(t.Context(), g, second, s.call); err != nil {
+				if err := sluice.Retry(t.Context(), g, s.call, second); err != nil {
 					t.Error(err)
 				}
 				s.want(t, 0, tt.want)
 			})
 		})
 	}
-	if sluice.NotBefore(nil, time.Now()) != nil {
+	if sluice.RetryAt(nil, time.Now()) != nil {
 		t.Error("NotBefore(nil, t) is not nil")
 	}
 }
@@ -482,7 +482,7 @@ func TestNotBefore_HoldsItsCallOnly(t *testing.T) {
 		var wg sync.WaitGroup
 		for range 4 {
 			wg.Go(func() {
-				if err := sluice.Retry(t.Context(), g, second, s.call); err != nil {
+				if err := sluice.Retry(t.Context(), g, s.call, second); err != nil {
 					t.Error(err)
 				}
 			})
@@ -525,14 +525,14 @@ func TestNotBefore_IsBounded(t *testing.T) {
 				}
 				srv := newServer(tt.says, fine)
 				g, _ := sluice.New(sluice.Config{})
-				err := sluice.Retry(ctx, g, tt.policy, srv.call)
+				err := sluice.Retry(ctx, g, srv.call, tt.policy)
 				srv.wantStop(t, err, stop{last: errDown, why: tt.why, attempts: 1, retryAt: tt.retryAt})
 			})
 		})
 	}
 }
 
-// NotBefore does not make a permanent failure retryable.
+// RetryAt does not make a permanent failure retryable.
 func TestNotBefore_OfAPermanentError(t *testing.T) {
 	for _, tt := range []struct {
 		policy sluice.RetryPolicy
@@ -540,14 +540,14 @@ func TestNotBefore_OfAPermanentError(t *testing.T) {
 	}{
 		{sluice.RetryPolicy{}, func(ctx context.Context) error { return sluice.Permanent(notBefore(time.Second)(ctx)) }},
 		{sluice.RetryPolicy{}, func(ctx context.Context) error {
-			return sluice.NotBefore(sluice.Permanent(errDown), time.Now().Add(time.Second))
+			return sluice.RetryAt(sluice.Permanent(errDown), time.Now().Add(time.Second))
 		}},
 		{sluice.RetryPolicy{Retryable: func(error) bool { return false }}, notBefore(time.Second)},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			s := newServer(tt.says, fine)
 			g, _ := sluice.New(sluice.Config{})
-			if err := sluice.Retry(t.Context(), g, tt.policy, s.call); !errors.Is(err, errDown) {
+			if err := sluice.Retry(t.Context(), g, s.call, tt.policy); !errors.Is(err, errDown) {
 				t.Errorf("ended with %v", err)
 			}
 			s.want(t, 0)
@@ -560,7 +560,7 @@ func TestNotBefore_IsChargedToTheRetryBudget(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g, _ := sluice.New(sluice.Config{RetryBudget: 5})
 		s := newServer(notBefore(10 * time.Second))
-		err := sluice.Retry(t.Context(), g, sluice.RetryPolicy{Backoff: sluice.Constant(time.Second)}, s.call)
+		err := sluice.Retry(t.Context(), g, s.call, sluice.RetryPolicy{Backoff: sluice.Constant(time.Second)})
 		s.wantStop(t, err, stop{last: errDown, why: sluice.ErrBudget, attempts: 2, at: 10 * time.Second, elapsed: 10 * time.Second, retryAt: 20 * time.Second})
 		if spacing := g.Stats().Spacing; spacing != time.Second {
 			t.Errorf("the empty budget spaces calls at %v, want the backoff", spacing)
@@ -582,7 +582,7 @@ func TestNotBefore_Cancel(t *testing.T) {
 			}
 			time.AfterFunc(3*time.Second, end)
 			s := newServer(notBefore(time.Minute), fine)
-			err := sluice.Retry(ctx, g, second, s.call)
+			err := sluice.Retry(ctx, g, s.call, second)
 			s.wantStop(t, err, stop{last: errDown, why: why, attempts: 1, at: 3 * time.Second, elapsed: 3 * time.Second})
 			if n := g.Stats().InFlight; n != 0 {
 				t.Errorf("%d in flight", n)
@@ -601,7 +601,7 @@ func TestGate_ConfiguredRate_Windows(t *testing.T) {
 		var granted, throttled int
 		var until time.Time
 		took := work(t, 64, 3000, func() error {
-			return sluice.Retry(t.Context(), g, sluice.RetryPolicy{Attempts: -1}, func(context.Context) error {
+			return sluice.Retry(t.Context(), g, func(context.Context) error {
 				time.Sleep(8*ms + rand.N(15*ms))
 				mu.Lock()
 				defer mu.Unlock()
@@ -610,10 +610,10 @@ func TestGate_ConfiguredRate_Windows(t *testing.T) {
 				}
 				if granted++; granted > 50 {
 					throttled++
-					return sluice.RetryAfter(errors.New("throttled"), time.Second)
+					return sluice.ThrottledFor(errors.New("throttled"), time.Second)
 				}
 				return nil
-			})
+			}, sluice.RetryPolicy{Attempts: -1})
 		})
 		if took > 67*time.Second || throttled > 6 {
 			t.Errorf("3,000 calls at 50/s took %v, %d were throttled", took, throttled)

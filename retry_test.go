@@ -24,28 +24,28 @@ var herd = sluice.Rate{Count: 1e9, Per: time.Second}
 
 // each is a policy that waits d before each retry, whatever the failure.
 func each(d time.Duration) sluice.RetryPolicy {
-	return sluice.RetryPolicy{Backoff: sluice.Constant(d), Throttled: sluice.Constant(d)}
+	return sluice.RetryPolicy{Backoff: sluice.Constant(d), ThrottleBackoff: sluice.Constant(d)}
 }
 
 func TestRetryValue_ReturnsTheResultOfTheFunction(t *testing.T) {
 	type key struct{}
 	ctx := context.WithValue(bg, key{}, "value")
 	g := mustGate(t, sluice.Config{})
-	got, err := sluice.RetryValue(ctx, g, sluice.RetryPolicy{}, func(ctx context.Context) (string, error) {
+	got, err := sluice.RetryValue(ctx, g, func(ctx context.Context) (string, error) {
 		return ctx.Value(key{}).(string), nil
 	})
 	if got != "value" || err != nil {
 		t.Errorf("Call = %q, %v", got, err)
 	}
 	var called string
-	err = sluice.Retry(ctx, g, sluice.RetryPolicy{}, func(ctx context.Context) error {
+	err = sluice.Retry(ctx, g, func(ctx context.Context) error {
 		called = ctx.Value(key{}).(string)
 		return nil
 	})
 	if called != "value" || err != nil {
 		t.Errorf("Do = %v, called with %q", err, called)
 	}
-	if s := g.Stats(); s.Granted != 2 || s.InFlight != 0 {
+	if s := g.Stats(); s.Admitted != 2 || s.InFlight != 0 {
 		t.Errorf("afterwards: %+v", s)
 	}
 }
@@ -54,18 +54,18 @@ func TestRetryValue_ReturnsTheZeroValueOnFailure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := mustGate(t, sluice.Config{Concurrency: 1})
 		partly := func(context.Context) (int, error) { return 42, sluice.Permanent(errDown) }
-		if got, err := sluice.RetryValue(bg, g, sluice.RetryPolicy{}, partly); got != 0 || err == nil {
+		if got, err := sluice.RetryValue(bg, g, partly); got != 0 || err == nil {
 			t.Errorf("permanent: %d, %v", got, err)
 		}
 		partly = func(context.Context) (int, error) { return 42, errDown }
-		if got, err := sluice.RetryValue(bg, g, sluice.RetryPolicy{Attempts: 2}, partly); got != 0 || err == nil {
+		if got, err := sluice.RetryValue(bg, g, partly, sluice.RetryPolicy{Attempts: 2}); got != 0 || err == nil {
 			t.Errorf("no attempts left: %d, %v", got, err)
 		}
 		partly = func(context.Context) (int, error) { g.Close(); return 42, errDown }
-		if got, err := sluice.RetryValue(bg, g, sluice.RetryPolicy{}, partly); got != 0 || err == nil {
+		if got, err := sluice.RetryValue(bg, g, partly); got != 0 || err == nil {
 			t.Errorf("closed: %d, %v", got, err)
 		}
-		if got, err := sluice.RetryValue(bg, g, sluice.RetryPolicy{}, partly); got != 0 || err == nil {
+		if got, err := sluice.RetryValue(bg, g, partly); got != 0 || err == nil {
 			t.Errorf("refused: %d, %v", got, err)
 		}
 	})
@@ -74,10 +74,10 @@ func TestRetryValue_ReturnsTheZeroValueOnFailure(t *testing.T) {
 func TestRetry_EveryAttemptPassesTheGate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g, s := mustGate(t, sluice.Config{Rate: sluice.Rate{Count: 1, Per: 10 * time.Second}}), newServer(down)
-		err := sluice.Retry(bg, g, each(time.Second), s.call)
+		err := sluice.Retry(bg, g, s.call, each(time.Second))
 		s.want(t, 0, 10*time.Second, 20*time.Second, 30*time.Second)
 		s.wantStop(t, err, stop{last: errDown, why: sluice.ErrAttempts, attempts: 4, at: 30 * time.Second, elapsed: 30 * time.Second})
-		if s := g.Stats(); s.Granted != 4 || s.InFlight != 0 {
+		if s := g.Stats(); s.Admitted != 4 || s.InFlight != 0 {
 			t.Errorf("afterwards: %+v", s)
 		}
 	})
@@ -92,7 +92,7 @@ func TestRetry_AnAttemptCostsOne(t *testing.T) {
 			}
 			return nil
 		})
-		if err := sluice.Retry(bg, g, each(ms), s.call); err != nil {
+		if err := sluice.Retry(bg, g, s.call, each(ms)); err != nil {
 			t.Error(err)
 		}
 		s.want(t, 0, time.Second, 2*time.Second)
@@ -105,7 +105,7 @@ func TestRetry_HoldsNoPermitDuringBackoff(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				g, l := mustGate(t, sluice.Config{Concurrency: 1, Rate: herd}), synclog.New()
 				s := newServer(after(time.Second, a), fine)
-				l.Call(0, func() error { return sluice.Retry(bg, g, each(10*time.Second), s.call) })
+				l.Call(0, func() error { return sluice.Retry(bg, g, s.call, each(10*time.Second)) })
 				// Others wait already, and come in the middle of the backoff.
 				l.Call(1, func() error { return hold(g, 3*time.Second) })
 				time.Sleep(5 * time.Second)
@@ -125,7 +125,7 @@ func TestRetry_JoinsTheTailOfTheQueue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g, l := mustGate(t, sluice.Config{Rate: sluice.Rate{Count: 1, Per: time.Second}}), synclog.New()
 		s := newServer(down, fine)
-		l.Call(0, func() error { return sluice.Retry(bg, g, each(1500*ms), s.call) })
+		l.Call(0, func() error { return sluice.Retry(bg, g, s.call, each(1500*ms)) })
 		for i := 1; i <= 3; i++ {
 			l.Call(i, enter(g, bg))
 		}
@@ -149,8 +149,8 @@ func TestPermanent_IsNotRetried(t *testing.T) {
 		"of a call within": func(ctx context.Context) error { return &sluice.RetryError{Last: gone(ctx), Why: sluice.ErrPermanent} },
 		"wrapped":          func(ctx context.Context) error { return fmt.Errorf("get /items/7: %w", gone(ctx)) },
 		"joined":           func(ctx context.Context) error { return errors.Join(errDown, gone(ctx)) },
-		"outer mark":       always(sluice.Permanent(sluice.RetryAfter(os.ErrNotExist, 0))),
-		"inner mark":       always(sluice.RetryAfter(sluice.Permanent(os.ErrNotExist), 0)),
+		"outer mark":       always(sluice.Permanent(sluice.ThrottledFor(os.ErrNotExist, 0))),
+		"inner mark":       always(sluice.ThrottledFor(sluice.Permanent(os.ErrNotExist), 0)),
 		"and late":         always(sluice.Permanent(errors.Join(os.ErrNotExist, os.ErrDeadlineExceeded))),
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -158,7 +158,7 @@ func TestPermanent_IsNotRetried(t *testing.T) {
 				g, s := mustGate(t, sluice.Config{}), newServer(down, a)
 				p := each(time.Second)
 				p.Retryable = func(error) bool { return true }
-				err := sluice.Retry(bg, g, p, s.call)
+				err := sluice.Retry(bg, g, s.call, p)
 				s.want(t, 0, time.Second)
 				s.wantStop(t, err, stop{last: os.ErrNotExist, why: sluice.ErrPermanent, attempts: 2, at: time.Second, elapsed: time.Second})
 				if got := g.Stats().RetryTokens; got != 95 {
@@ -179,12 +179,12 @@ func TestPermanent_FirstErrorIsReturnedUnwrapped(t *testing.T) {
 	}{
 		"marked":        {sluice.RetryPolicy{}, sluice.Permanent(cause), true},
 		"wrapped":       {sluice.RetryPolicy{}, fmt.Errorf("send: %w", sluice.Permanent(cause)), true},
-		"and throttled": {sluice.RetryPolicy{}, sluice.Permanent(sluice.RetryAfter(cause, time.Hour)), true},
+		"and throttled": {sluice.RetryPolicy{}, sluice.Permanent(sluice.ThrottledFor(cause, time.Hour)), true},
 		"Policy.Retry":  {never, cause, false},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			for how, do := range map[string]func(g *sluice.Gate, f func(context.Context) error) error{
-				"Do":       func(g *sluice.Gate, f func(context.Context) error) error { return sluice.Retry(bg, g, c.policy, f) },
+				"Do":       func(g *sluice.Gate, f func(context.Context) error) error { return sluice.Retry(bg, g, f, c.policy) },
 				"Attempts": func(g *sluice.Gate, f func(context.Context) error) error { return byHand(bg, g, c.policy, 1, 0, f) },
 			} {
 				g := mustGate(t, sluice.Config{Name: "smtp"})
@@ -198,13 +198,13 @@ func TestPermanent_FirstErrorIsReturnedUnwrapped(t *testing.T) {
 				}
 				// An outer Retry must not retry it either.
 				n := 0
-				outer := sluice.Retry(bg, mustGate(t, sluice.Config{}), sluice.RetryPolicy{}, func(context.Context) error { n++; return err })
+				outer := sluice.Retry(bg, mustGate(t, sluice.Config{}), func(context.Context) error { n++; return err })
 				if n != 1 || outer != err {
 					t.Errorf("%s, %s: %d attempts, %v", name, how, n, outer)
 				}
 			}
 			// After a retry there is something to say.
-			err := sluice.Retry(bg, mustGate(t, sluice.Config{}), sluice.RetryPolicy{Retryable: func(err error) bool { return err == errDown }}, newServer(down, always(c.err)).call)
+			err := sluice.Retry(bg, mustGate(t, sluice.Config{}), newServer(down, always(c.err)).call, sluice.RetryPolicy{Retryable: func(err error) bool { return err == errDown }})
 			var stopped *sluice.RetryError
 			if !errors.As(err, &stopped) || stopped.Why != sluice.ErrPermanent || stopped.Attempts != 2 {
 				t.Errorf("%s: %v", name, err)
@@ -218,8 +218,8 @@ func TestPermanent_OfACallWithinIsPermanent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		all, host := mustGate(t, sluice.Config{Name: "all"}), mustGate(t, sluice.Config{Name: "host"})
 		s := newServer(gone)
-		err := sluice.Retry(bg, all, sluice.RetryPolicy{}, func(ctx context.Context) error {
-			return sluice.Retry(ctx, host, sluice.RetryPolicy{}, s.call)
+		err := sluice.Retry(bg, all, func(ctx context.Context) error {
+			return sluice.Retry(ctx, host, s.call)
 		})
 		s.want(t, 0)
 		if !errors.Is(err, os.ErrNotExist) || !errors.Is(err, sluice.ErrPermanent) || err.Error() != os.ErrNotExist.Error() {
@@ -231,13 +231,13 @@ func TestPermanent_OfACallWithinIsPermanent(t *testing.T) {
 // Everything together, on the real scheduler: nothing is lost, and nothing remains.
 func TestRetry_Stress(t *testing.T) {
 	g := fixedGate(t, sluice.Config{Concurrency: 8, Rate: herd, RetryBudget: -1})
-	p := sluice.RetryPolicy{Attempts: -1, Backoff: sluice.Constant(ms), Throttled: sluice.Constant(ms), AttemptTimeout: time.Minute}
+	p := sluice.RetryPolicy{Attempts: -1, Backoff: sluice.Constant(ms), ThrottleBackoff: sluice.Constant(ms), AttemptTimeout: time.Minute}
 	var inFlight, most, attempts atomic.Int64
 	var calls sync.WaitGroup
 	for i := range 200 {
 		calls.Go(func() {
 			tries := 0
-			got, err := sluice.RetryValue(bg, g, p, func(context.Context) (int, error) {
+			got, err := sluice.RetryValue(bg, g, func(context.Context) (int, error) {
 				attempts.Add(1)
 				n := inFlight.Add(1)
 				defer inFlight.Add(-1)
@@ -248,12 +248,12 @@ func TestRetry_Stress(t *testing.T) {
 				case tries == 1 && i%3 == 0:
 					return 0, errDown
 				case tries == 1 && i%3 == 1:
-					return 0, sluice.RetryAfter(errBusy, ms)
+					return 0, sluice.ThrottledFor(errBusy, ms)
 				case tries == 2 && i%3 == 1:
-					return 0, sluice.RetryAt(errBusy, time.Now().Add(-1))
+					return 0, sluice.ThrottledUntil(errBusy, time.Now().Add(-1))
 				}
 				return i, nil
-			})
+			}, p)
 			if got != i || err != nil {
 				t.Errorf("call %d: %d, %v", i, got, err)
 			}
@@ -263,7 +263,7 @@ func TestRetry_Stress(t *testing.T) {
 	if got := most.Load(); got > 8 {
 		t.Errorf("%d in flight", got)
 	}
-	if s := g.Stats(); s.InFlight != 0 || s.Waiting != 0 || s.Pacing != 0 || s.Granted != uint64(attempts.Load()) || attempts.Load() != 200+67+2*67 {
+	if s := g.Stats(); s.InFlight != 0 || s.Waiting != 0 || s.Pacing != 0 || s.Admitted != uint64(attempts.Load()) || attempts.Load() != 200+67+2*67 {
 		t.Errorf("%d attempts, afterwards: %+v", attempts.Load(), s)
 	}
 }
@@ -283,7 +283,7 @@ type inLine struct {
 // then successes.
 func (l *inLine) call(ctx context.Context, caller int, takes time.Duration, answers ...func() error) {
 	l.Call(caller, func() error {
-		return sluice.Retry(ctx, l.gate, sluice.RetryPolicy{Backoff: sluice.Constant(ms)}, func(context.Context) (err error) {
+		return sluice.Retry(ctx, l.gate, func(context.Context) (err error) {
 			l.mu.Lock()
 			l.left = append(l.left, caller)
 			l.mu.Unlock()
@@ -292,12 +292,12 @@ func (l *inLine) call(ctx context.Context, caller int, takes time.Duration, answ
 				err, answers = answers[0](), answers[1:]
 			}
 			return err
-		})
+		}, sluice.RetryPolicy{Backoff: sluice.Constant(ms)})
 	})
 }
 
 func busyFor(d time.Duration) func() error {
-	return func() error { return sluice.RetryAfter(errBusy, d) }
+	return func() error { return sluice.ThrottledFor(errBusy, d) }
 }
 
 func (l *inLine) want(t *testing.T, left ...int) {
@@ -345,7 +345,7 @@ func TestRetry_PlaceOfARefusedCall(t *testing.T) {
 		for level, parent := range map[string]sluice.Config{"": {}, " in a parent": {Rate: tenPerSecond}} {
 			t.Run(name+level, func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
-					cfg := sluice.Config{Rate: tenPerSecond, Adaptive: sluice.Adaptive{Off: true}}
+					cfg := sluice.Config{Rate: tenPerSecond, Adaptive: sluice.Adaptive{Disabled: true}}
 					if level != "" {
 						cfg.Rate, cfg.Parent = sluice.Rate{}, mustGate(t, parent)
 					}
@@ -410,16 +410,16 @@ func TestRetry_Cancel_BeforeTheFirstAttempt(t *testing.T) {
 		g, s := mustGate(t, sluice.Config{Name: "api", Rate: tenPerSecond}), newServer(fine)
 		ctx, cancel := context.WithCancel(bg)
 		cancel()
-		if err := sluice.Retry(ctx, g, sluice.RetryPolicy{}, s.call); err != context.Canceled {
+		if err := sluice.Retry(ctx, g, s.call); err != context.Canceled {
 			t.Errorf("cancelled: %v", err)
 		}
 		ctx, cancel = context.WithTimeout(bg, -1)
 		defer cancel()
-		if err := sluice.Retry(ctx, g, sluice.RetryPolicy{}, s.call); err != context.DeadlineExceeded {
+		if err := sluice.Retry(ctx, g, s.call); err != context.DeadlineExceeded {
 			t.Errorf("too late: %v", err)
 		}
 		s.want(t)
-		if _, ok := g.TryAcquire(1); !ok || g.Stats().Granted != 1 {
+		if _, ok := g.TryAcquire(1); !ok || g.Stats().Admitted != 1 {
 			t.Error("the slot was taken")
 		}
 	})
@@ -436,7 +436,7 @@ func TestRetry_Cancel_DuringTheAttempt(t *testing.T) {
 			return errDown
 		}
 		s := newServer(down, stubborn)
-		err := sluice.Retry(ctx, g, each(time.Second), s.call)
+		err := sluice.Retry(ctx, g, s.call, each(time.Second))
 		s.want(t, 0, time.Second)
 		s.wantStop(t, err, stop{last: errDown, why: context.Canceled, attempts: 2, at: 3 * time.Second, elapsed: 3 * time.Second})
 		if got := g.Stats(); got.RetryTokens != 95 || got.InFlight != 0 {
@@ -444,7 +444,7 @@ func TestRetry_Cancel_DuringTheAttempt(t *testing.T) {
 		}
 
 		ctx, cancel = context.WithCancel(bg)
-		got, err := sluice.RetryValue(ctx, g, sluice.RetryPolicy{}, func(context.Context) (int, error) {
+		got, err := sluice.RetryValue(ctx, g, func(context.Context) (int, error) {
 			cancel()
 			return 42, nil
 		})
@@ -459,7 +459,7 @@ func TestRetry_Cancel_DuringBackoff(t *testing.T) {
 		g, s := mustGate(t, sluice.Config{}), newServer(down)
 		ctx, cancel := context.WithCancel(bg)
 		time.AfterFunc(4*time.Second, cancel)
-		err := sluice.Retry(ctx, g, each(10*time.Second), s.call)
+		err := sluice.Retry(ctx, g, s.call, each(10*time.Second))
 		s.want(t, 0)
 		s.wantStop(t, err, stop{last: errDown, why: context.Canceled, attempts: 1, at: 4 * time.Second, elapsed: 4 * time.Second})
 	})
@@ -470,8 +470,8 @@ func TestRetry_Cancel_InTheQueue(t *testing.T) {
 		g, l := mustGate(t, sluice.Config{Name: "api", Rate: sluice.Rate{Count: 1, Per: time.Minute}}), synclog.New()
 		ctx, cancel := context.WithCancel(bg)
 		s := newServer(down)
-		l.Call(0, func() error { return sluice.Retry(ctx, g, each(time.Second), s.call) }) // queues for a retry
-		l.Call(1, func() error { return sluice.Retry(ctx, g, each(time.Second), s.call) }) // for its first attempt
+		l.Call(0, func() error { return sluice.Retry(ctx, g, s.call, each(time.Second)) }) // queues for a retry
+		l.Call(1, func() error { return sluice.Retry(ctx, g, s.call, each(time.Second)) }) // for its first attempt
 		time.Sleep(30 * time.Second)
 		if got := g.Stats(); got.Pacing != 2 {
 			t.Errorf("%d wait for their turn", got.Pacing)
@@ -497,7 +497,7 @@ func TestRetry_Cancel_DuringAServerWait(t *testing.T) {
 		g, s := mustGate(t, sluice.Config{}), newServer(retryAfter(time.Minute))
 		ctx, cancel := context.WithCancel(bg)
 		time.AfterFunc(4*time.Second, cancel)
-		err := sluice.Retry(ctx, g, sluice.RetryPolicy{}, s.call)
+		err := sluice.Retry(ctx, g, s.call)
 		s.want(t, 0)
 		s.wantStop(t, err, stop{last: errBusy, why: context.Canceled, attempts: 1, at: 4 * time.Second, elapsed: 4 * time.Second})
 	})
@@ -509,7 +509,7 @@ func TestRetry_Deadline_BackoffBeyondItIsNotBegun(t *testing.T) {
 			g, s := mustGate(t, sluice.Config{Name: "api"}), newServer(down)
 			ctx, cancel := context.WithTimeout(bg, 10*time.Second)
 			defer cancel()
-			err := sluice.Retry(ctx, g, each(d), s.call)
+			err := sluice.Retry(ctx, g, s.call, each(d))
 			s.want(t, 0)
 			s.wantStop(t, err, stop{last: errDown, why: context.DeadlineExceeded, attempts: 1, retryAt: d})
 			var wait *limits.WaitError
@@ -528,7 +528,7 @@ func TestRetry_Deadline_BackoffBeyondItIsNotBegun(t *testing.T) {
 		g, s := mustGate(t, sluice.Config{}), newServer(down, fine)
 		ctx, cancel := context.WithTimeout(bg, 10*time.Second)
 		defer cancel()
-		if err := sluice.Retry(ctx, g, each(10*time.Second-1), s.call); err != nil {
+		if err := sluice.Retry(ctx, g, s.call, each(10*time.Second-1)); err != nil {
 			t.Errorf("a nanosecond before the deadline: %v", err)
 		}
 	})
@@ -542,23 +542,23 @@ func TestRetry_GateRefusesTheFirstAttempt(t *testing.T) {
 
 		ctx, cancel := context.WithTimeout(bg, time.Second)
 		defer cancel()
-		err := sluice.Retry(ctx, g, sluice.RetryPolicy{}, s.call)
+		err := sluice.Retry(ctx, g, s.call)
 		if wait, ok := err.(*limits.WaitError); !ok || *wait != (limits.WaitError{By: "api", For: limits.ByRate, Why: "1/m", Need: time.Minute, Have: time.Second, Until: time.Now().Add(time.Minute)}) {
 			t.Errorf("hopeless: %v", err)
 		}
 
 		var stopped *sluice.RetryError
 		waiting := make(chan error)
-		go func() { waiting <- sluice.Retry(bg, g, sluice.RetryPolicy{}, s.call) }()
+		go func() { waiting <- sluice.Retry(bg, g, s.call) }()
 		synctest.Wait()
-		if err := sluice.Retry(bg, g, sluice.RetryPolicy{}, s.call); !errors.Is(err, limits.ErrQueueFull) || errors.As(err, &stopped) {
+		if err := sluice.Retry(bg, g, s.call); !errors.Is(err, limits.ErrQueueFull) || errors.As(err, &stopped) {
 			t.Errorf("full: %v", err)
 		}
 		g.Close()
 		if err := <-waiting; !errors.Is(err, limits.ErrClosed) || errors.As(err, &stopped) {
 			t.Errorf("closed while waiting: %v", err)
 		}
-		if err := sluice.Retry(bg, g, sluice.RetryPolicy{}, s.call); !errors.Is(err, limits.ErrClosed) || errors.As(err, &stopped) {
+		if err := sluice.Retry(bg, g, s.call); !errors.Is(err, limits.ErrClosed) || errors.As(err, &stopped) {
 			t.Errorf("closed: %v", err)
 		} else if want := "sluice: api: closed"; err.Error() != want {
 			t.Errorf("message %q, want %q", err, want)
@@ -588,7 +588,7 @@ func TestRetry_GateRefusesARetry(t *testing.T) {
 				defer cancel()
 				g, s := mustGate(t, c.cfg), newServer(down)
 				time.AfterFunc(time.Second, func() { c.between(g) })
-				err := sluice.Retry(ctx, g, each(2*time.Second), s.call)
+				err := sluice.Retry(ctx, g, s.call, each(2*time.Second))
 				s.want(t, 0)
 				s.wantStop(t, err, stop{last: errDown, why: c.why, attempts: 1, at: 2 * time.Second, elapsed: 2 * time.Second, retryAt: c.retryAt})
 				if ctx.Err() != nil {
@@ -604,9 +604,9 @@ func TestRetry_CloseEndsBackoffs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g, l := mustGate(t, sluice.Config{Name: "api"}), synclog.New()
 		backsOff, waits, inFlight := newServer(down), newServer(retryAfter(time.Minute)), newServer(after(10*time.Second, down))
-		l.Call(0, func() error { return sluice.Retry(bg, g, each(time.Hour/10), inFlight.call) })
-		l.Call(1, func() error { return sluice.Retry(bg, g, each(time.Hour/10), backsOff.call) })
-		l.Call(2, func() error { return sluice.Retry(bg, g, each(time.Hour/10), waits.call) })
+		l.Call(0, func() error { return sluice.Retry(bg, g, inFlight.call, each(time.Hour/10)) })
+		l.Call(1, func() error { return sluice.Retry(bg, g, backsOff.call, each(time.Hour/10)) })
+		l.Call(2, func() error { return sluice.Retry(bg, g, waits.call, each(time.Hour/10)) })
 		time.Sleep(4 * time.Second)
 		g.Close()
 		left := l.Sofar()
@@ -623,7 +623,7 @@ func TestRetry_CloseEndsBackoffs(t *testing.T) {
 			t.Fatalf("then: %v", left)
 		}
 		inFlight.wantStop(t, left[2].Err, stop{last: errDown, why: limits.ErrClosed, attempts: 1, at: 10 * time.Second, elapsed: 10 * time.Second})
-		if got := g.Stats().Refused.Closed; got != 3 {
+		if got := g.Stats().Rejected.Closed; got != 3 {
 			t.Errorf("%d refused as closed", got)
 		}
 	})
@@ -641,7 +641,7 @@ func TestRetry_PanicReleasesThePermit(t *testing.T) {
 							t.Errorf("attempt %d%s: the panic did not propagate unchanged: %v", attempt+1, name, got)
 						}
 					}()
-					sluice.Retry(bg, g, p, s.call)
+					sluice.Retry(bg, g, s.call, p)
 				}()
 				if got := g.Stats().InFlight; got != 0 || len(s.attempts()) != attempt+1 {
 					t.Errorf("attempt %d%s: %d in flight, %v", attempt+1, name, got, s.attempts())
@@ -651,13 +651,13 @@ func TestRetry_PanicReleasesThePermit(t *testing.T) {
 		left := make(chan bool)
 		go func() {
 			defer close(left)
-			sluice.Retry(bg, g, sluice.RetryPolicy{}, func(context.Context) error {
+			sluice.Retry(bg, g, func(context.Context) error {
 				runtime.Goexit()
 				return nil
 			})
 		}()
 		<-left
-		if err := sluice.Retry(bg, g, sluice.RetryPolicy{}, fine); err != nil || g.Stats().InFlight != 0 {
+		if err := sluice.Retry(bg, g, fine); err != nil || g.Stats().InFlight != 0 {
 			t.Errorf("the next call: %v", err)
 		}
 	})
@@ -676,9 +676,9 @@ func TestRetryPolicy_PanicHoldsNoPermit(t *testing.T) {
 						t.Errorf("%s: the panic did not propagate unchanged: %v", name, got)
 					}
 				}()
-				sluice.Retry(bg, g, p, down)
+				sluice.Retry(bg, g, down, p)
 			}()
-			if err := sluice.Retry(bg, g, sluice.RetryPolicy{}, fine); err != nil || g.Stats().InFlight != 0 {
+			if err := sluice.Retry(bg, g, fine); err != nil || g.Stats().InFlight != 0 {
 				t.Errorf("%s: the next call: %v", name, err)
 			}
 		}

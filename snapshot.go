@@ -17,7 +17,7 @@ type unitSnapshot struct {
 
 const unitsKind = "units"
 
-// Snapshot returns what the gate has learned, for Restore: see [Adaptive].
+// Snapshot returns the estimate of the gate, for Restore: see [Adaptive].
 func (g *Gate) Snapshot() []byte {
 	g.queue.Lock()
 	defer g.queue.Unlock()
@@ -49,7 +49,7 @@ func (g *Gate) Restore(data []byte) error {
 	if err := l.restore(data); err != nil {
 		return fmt.Errorf("sluice: restore of gate %q: %w", g.name, err)
 	}
-	if l.changes() > 0 && !g.adaptive.Off {
+	if l.changes() > 0 && !g.adaptive.Disabled {
 		if g.rate.Count > 0 && l.controller.Changes() == 0 && !g.adaptive.searches() {
 			l.takeOver(g.queue.Now(), 1) // its limit was not exhausted: it begins at the rate
 		}

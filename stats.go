@@ -19,7 +19,7 @@ import (
 type Stats struct {
 	Name        string
 	Parent      string // the name of Config.Parent
-	Concurrency int64  // the limit in force, 0 for none
+	Concurrency int64  // the limit that applies, 0 for none
 	Rate        Rate   // as configured or set, the zero Rate for none
 
 	// InFlight is what is in flight, in the unit of the concurrency limit.
@@ -34,12 +34,12 @@ type Stats struct {
 	// waits. In a parent it counts from when the first caller of a child came to the parent.
 	OldestWait time.Duration
 
-	// LimitedBy is what holds up the first of them, empty if no caller waits.
+	// LimitedBy is what delays the first of them, empty if no caller waits.
 	// If it is limits.ByParent, the Stats of the parent say for what. Why says more.
 	LimitedBy limits.Cause
 
 	// NextSlot is the earliest time at which the rate, a pause and the present
-	// Spacing let the next call leave. It may have passed; a response that shortens
+	// Spacing let the next call start. It may have passed; a response that shortens
 	// the Spacing brings it forward.
 	NextSlot time.Time
 
@@ -50,20 +50,20 @@ type Stats struct {
 
 	// Spacing is the least time between calls that a gate keeps after its retry
 	// budget was empty, whatever its rate and burst; 0 normally. Each success and
-	// each definite answer halve it, and so do each 30 s in which no call fails.
+	// each definite answer halve it, and so do every 30 s in which no call fails.
 	// RetryTokens is what the budget holds.
 	Spacing     time.Duration
 	RetryTokens int
 
-	// Learned is what the gate has learned about the limit of its server, nil while it does
+	// Learned is the estimate of the gate about the limit of its server, nil while it does
 	// not learn: see [Adaptive].
 	Learned *Learned
 
-	Granted  uint64   // calls that may leave
-	Refused  Refusals // calls that may not
-	Retried  uint64   // further attempts that RetryValue and Attempts decided on
-	Stranded uint64   // units that could not be given back, so those limits allow less
-	Waits    WaitTime // how long granted calls waited
+	Admitted   uint64        // calls that may leave
+	Rejected   Rejections    // calls that may not
+	Retried    uint64        // further attempts that RetryValue and RetryLoop decided on
+	Unreturned uint64        // units that could not be returned, so those limits allow less
+	Waits      WaitHistogram // how long granted calls waited
 
 	// LastError is the error of the last call that was refused because it would have waited
 	// too long or cost too much, or because a limit could not decide, such as one in a Redis
@@ -105,9 +105,9 @@ func (s Stats) String() string {
 	if s.Spacing > 0 {
 		add("calls %v apart after failures", s.Spacing)
 	}
-	add("%s granted", grouped(s.Granted))
+	add("%s granted", grouped(s.Admitted))
 	var refused uint64
-	for _, n := range s.Refused.All() {
+	for _, n := range s.Rejected.All() {
 		refused += n
 	}
 	if refused > 0 {
@@ -154,12 +154,12 @@ func grouped[T int64 | uint64](n T) string {
 	return s
 }
 
-// Refusals counts the calls that a gate refused, by reason. [Refusals.All] names the
+// Rejections counts the calls that a gate refused, by reason. [Rejections.All] names the
 // reasons as Event.Reason does.
-type Refusals struct {
+type Rejections struct {
 	Busy      uint64 // "busy": TryAcquire when the call would have had to wait
 	Deadline  uint64 // "deadline": WaitError, ErrTimeout, ErrServerWait or the deadline of a context
-	Cancelled uint64 // "cancelled": a cancelled context
+	Canceled  uint64 // "canceled": a canceled context
 	TooLarge  uint64 // "too_large": ErrTooLarge
 	QueueFull uint64 // "queue_full": ErrQueueFull
 	Closed    uint64 // "closed": ErrClosed
@@ -167,8 +167,8 @@ type Refusals struct {
 }
 
 // All yields each reason and its count, in the order of the fields.
-func (r Refusals) All() iter.Seq2[string, uint64] {
-	counts := [...]uint64{r.Busy, r.Deadline, r.Cancelled, r.TooLarge, r.QueueFull, r.Closed, r.Other}
+func (r Rejections) All() iter.Seq2[string, uint64] {
+	counts := [...]uint64{r.Busy, r.Deadline, r.Canceled, r.TooLarge, r.QueueFull, r.Closed, r.Other}
 	return func(yield func(string, uint64) bool) {
 		for i, n := range counts {
 			if !yield(reasons[i], n) {
@@ -178,7 +178,7 @@ func (r Refusals) All() iter.Seq2[string, uint64] {
 	}
 }
 
-// A reason is why a call was refused: the number of a field of Refusals.
+// A reason is why a call was refused: the number of a field of Rejections.
 type reason int
 
 const (
@@ -192,7 +192,7 @@ const (
 )
 
 // reasons are the words for Event.Reason.
-var reasons = [...]string{"busy", "deadline", "cancelled", "too_large", "queue_full", "closed", "other"}
+var reasons = [...]string{"busy", "deadline", "canceled", "too_large", "queue_full", "closed", "other"}
 
 func reasonOf(err error) reason {
 	switch {
@@ -230,8 +230,8 @@ func (g *Gate) Stats() Stats {
 		NextSlot:    g.queue.Time(max(g.schedule.Slot(), now+g.budget.peek(now, 0))),
 		Spacing:     budget.spacing,
 		RetryTokens: budget.tokens,
-		Granted:     g.granted,
-		Stranded:    g.stranded.Load(),
+		Admitted:    g.granted,
+		Unreturned:  g.stranded.Load(),
 		Learned:     g.learner.learned(&g.queue),
 	}
 	if until := g.schedule.Paused(); until > now {
@@ -252,9 +252,9 @@ func (g *Gate) Stats() Stats {
 	if last := g.lastError.Load(); last != nil {
 		s.LastError, s.LastErrorAt = last.String(), g.queue.Time(last.at)
 	}
-	s.Refused = g.refusals()
+	s.Rejected = g.refusals()
 	s.Retried = g.retried.Load()
-	s.Waits = g.waits.snapshot(s.Granted)
+	s.Waits = g.waits.snapshot(s.Admitted)
 	return s
 }
 
@@ -285,11 +285,11 @@ func (g *admitter) countWaiting(s *Stats, now time.Duration) {
 	}
 }
 
-func (g *Gate) refusals() Refusals {
-	return Refusals{
+func (g *Gate) refusals() Rejections {
+	return Rejections{
 		Busy:      g.refused[reasonBusy].Load(),
 		Deadline:  g.refused[reasonDeadline].Load(),
-		Cancelled: g.refused[reasonCancelled].Load(),
+		Canceled:  g.refused[reasonCancelled].Load(),
 		TooLarge:  g.refused[reasonTooLarge].Load(),
 		QueueFull: g.refused[reasonQueueFull].Load(),
 		Closed:    g.refused[reasonClosed].Load(),
@@ -297,10 +297,10 @@ func (g *Gate) refusals() Refusals {
 	}
 }
 
-// WaitTime is a histogram of waiting times. Bucket 0 counts calls that did not wait,
+// WaitHistogram is a histogram of waiting times. Bucket 0 counts calls that did not wait,
 // bucket i > 0 those that waited at least half of 2^i µs and less than 2^i µs. Bucket 1
 // also counts shorter waits, and the last bucket longer ones.
-type WaitTime [waitBuckets]uint64
+type WaitHistogram [waitBuckets]uint64
 
 const waitBuckets = 44 // the last one begins at 2^42 µs, 50 days
 
@@ -316,7 +316,7 @@ func bound(i int) time.Duration {
 }
 
 // Count returns the number of calls.
-func (w WaitTime) Count() uint64 {
+func (w WaitHistogram) Count() uint64 {
 	var n uint64
 	for _, c := range w {
 		n += c
@@ -327,7 +327,7 @@ func (w WaitTime) Count() uint64 {
 // Quantile returns a time that at least the share q of the calls, 0 ≤ q ≤ 1, did not
 // exceed: the upper bound of a bucket, and so, from 1 µs on, at most twice the exact
 // time.
-func (w WaitTime) Quantile(q float64) time.Duration {
+func (w WaitHistogram) Quantile(q float64) time.Duration {
 	rank := q * float64(w.Count())
 	var n uint64
 	for i, c := range w {
@@ -351,7 +351,7 @@ func (w *waits) add(d time.Duration) {
 	w[min(max(i, 1), waitBuckets-1)].Add(1)
 }
 
-func (w *waits) snapshot(granted uint64) (s WaitTime) {
+func (w *waits) snapshot(granted uint64) (s WaitHistogram) {
 	for i := range w {
 		s[i] = w[i].Load()
 	}

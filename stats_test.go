@@ -41,7 +41,7 @@ func TestGate_Stats_PacingAndWaiting(t *testing.T) {
 		}
 		cancel()
 		time.Sleep(time.Second)
-		if s := g.Stats(); s.InFlight != 3 || s.Pacing != 0 || s.Waiting != 7 || s.Granted != 3 {
+		if s := g.Stats(); s.InFlight != 3 || s.Pacing != 0 || s.Waiting != 7 || s.Admitted != 3 {
 			t.Errorf("%+v", s)
 		}
 		wg.Wait()
@@ -144,7 +144,7 @@ func TestStats_StringLeavesOutWhatIsZero(t *testing.T) {
 		"0 in flight, 0 granted; 1 call waits":                      {Pacing: 1},
 		"0 in flight, calls 2s apart after failures, 0 granted":     {Spacing: 2 * time.Second},
 		"0 in flight, paused until 2100-01-02 03:04:05, 0 granted":  {PausedUntil: time.Date(2100, 1, 2, 3, 4, 5, 6, time.UTC)},
-		"0 in flight, 999 granted, 1,000 refused, 1 retried":        {Granted: 999, Refused: sluice.Refusals{Busy: 1, Other: 999}, Retried: 1},
+		"0 in flight, 999 granted, 1,000 refused, 1 retried":        {Admitted: 999, Rejected: sluice.Rejections{Busy: 1, Other: 999}, Retried: 1},
 		"0 in flight, 0 granted; 1 call waits for the retry budget": {Pacing: 1, LimitedBy: limits.ByRetryBudget},
 		"0 in flight, 0 granted; last error: limit day: no":         {LastError: "limit day: no"},
 	} {
@@ -156,13 +156,13 @@ func TestStats_StringLeavesOutWhatIsZero(t *testing.T) {
 
 func TestRefusals_All(t *testing.T) {
 	var got []string
-	for reason, n := range (sluice.Refusals{Busy: 1, Deadline: 2, Cancelled: 3, TooLarge: 4, QueueFull: 5, Closed: 6, Other: 7}).All() {
+	for reason, n := range (sluice.Rejections{Busy: 1, Deadline: 2, Canceled: 3, TooLarge: 4, QueueFull: 5, Closed: 6, Other: 7}).All() {
 		got = append(got, fmt.Sprint(reason, " ", n))
 	}
-	if want := "busy 1, deadline 2, cancelled 3, too_large 4, queue_full 5, closed 6, other 7"; strings.Join(got, ", ") != want {
+	if want := "busy 1, deadline 2, canceled 3, too_large 4, queue_full 5, closed 6, other 7"; strings.Join(got, ", ") != want {
 		t.Errorf("%v", got)
 	}
-	for range (sluice.Refusals{}).All() { // it may be left
+	for range (sluice.Rejections{}).All() { // it may be left
 		break
 	}
 }
@@ -324,7 +324,7 @@ func TestGate_ErrorsOfAPauseHaveNoSecrets(t *testing.T) {
 			return err
 		},
 		"Retry": func(g *sluice.Gate) error {
-			return sluice.Retry(bg, g, sluice.RetryPolicy{MaxServerWait: time.Minute}, nothing)
+			return sluice.Retry(bg, g, nothing, sluice.RetryPolicy{MaxServerWait: time.Minute})
 		},
 	} {
 		for level, below := range map[string]bool{"": false, " in a parent": true} {

@@ -104,7 +104,7 @@ func TestStressSemaphore(t *testing.T) {
 }
 
 func TestStressPacer(t *testing.T) {
-	p := limits.Must(pacer.New(Rate{Count: 20_000, Per: time.Second}, pacer.Config{}))
+	p := limits.Must(pacer.New(Rate{Count: 20_000, Per: time.Second}))
 	hammer(t, func(ctx context.Context, r *rand.Rand) {
 		switch r.IntN(4) {
 		case 0:
@@ -192,13 +192,13 @@ func TestStressGate(t *testing.T) {
 		case 3:
 			// Half of the calls fail; what the retries do to the budget and
 			// the rate is part of the mess.
-			Retry(ctx, g, RetryPolicy{Attempts: 2, Backoff: Constant(time.Millisecond)}, func(context.Context) error {
+			Retry(ctx, g, func(context.Context) error {
 				enter()
 				if r.IntN(2) == 0 {
 					return errors.New("no luck")
 				}
 				return nil
-			})
+			}, RetryPolicy{Attempts: 2, Backoff: Constant(time.Millisecond)})
 			return
 		}
 		if p == nil {
@@ -233,8 +233,8 @@ func TestStressGate(t *testing.T) {
 	if s.InFlight != 0 || s.Pacing != 0 || s.Waiting != 0 {
 		t.Errorf("afterwards: %+v", s)
 	}
-	if int64(s.Granted) != granted.Load() || len(rec.at) != int(s.Granted) || s.Waits.Count() != s.Granted {
-		t.Errorf("%d calls were let through, Stats says %d, %d waits", granted.Load(), s.Granted, s.Waits.Count())
+	if int64(s.Admitted) != granted.Load() || len(rec.at) != int(s.Admitted) || s.Waits.Count() != s.Admitted {
+		t.Errorf("%d calls were let through, Stats says %d, %d waits", granted.Load(), s.Admitted, s.Waits.Count())
 	}
 	if got := most.Load(); got > 30 {
 		t.Errorf("%d in flight, the limit never was above 30", got)

@@ -114,7 +114,7 @@ func TestMaybeThrottled_IsLearned(t *testing.T) {
 				g := mustGate(t, c.cfg)
 				s := &unclearServer{grants: grantsPerSecond(20, 10), start: time.Now()}
 				good, took := makeCalls(400, c.workers, func() error {
-					a := sluice.NewAttempts(g, sluice.RetryPolicy{})
+					a := sluice.NewRetryLoop(g, sluice.RetryPolicy{})
 					for {
 						p, err := a.Next(bg, c.cost)
 						if err != nil {
@@ -153,11 +153,11 @@ func TestMaybeThrottled_TeachesWithoutRetries(t *testing.T) {
 			}
 			defer p.Release()
 			err = s.call(bg)
-			p.Ended(err)
+			p.Done(err)
 			return err
 		},
 		"permanent": func(g *sluice.Gate, s *unclearServer) error {
-			return sluice.Retry(bg, g, sluice.RetryPolicy{}, func(ctx context.Context) error { return sluice.Permanent(s.call(ctx)) })
+			return sluice.Retry(bg, g, func(ctx context.Context) error { return sluice.Permanent(s.call(ctx)) })
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -185,7 +185,7 @@ func TestMaybeThrottled_OfAServerThatIsDown(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				g := mustGate(t, sluice.Config{})
 				s := &unclearServer{grants: func(time.Duration) bool { return false }, mark: mark, start: time.Now()}
-				makeCalls(calls, calls, func() error { return sluice.Retry(bg, g, sluice.RetryPolicy{}, s.call) })
+				makeCalls(calls, calls, func() error { return sluice.Retry(bg, g, s.call) })
 				if want := calls + 20; s.calls != want { // the retry budget
 					t.Errorf("%s: %d calls of a server that is down for %d, want %d", name, s.calls, calls, want)
 				}
@@ -205,7 +205,7 @@ func TestMaybeThrottled_OfAServerThatFails(t *testing.T) {
 			g := mustGate(t, sluice.Config{})
 			rng := rand.New(rand.NewPCG(1, 2))
 			s := &unclearServer{grants: func(time.Duration) bool { return rng.Float64() >= .05 }, mark: mark, start: time.Now()}
-			good, t1 := makeCalls(20_000, 32, func() error { return sluice.Retry(bg, g, sluice.RetryPolicy{}, s.call) })
+			good, t1 := makeCalls(20_000, 32, func() error { return sluice.Retry(bg, g, s.call) })
 			if took[i] = t1; good < 19_990 { // by chance four attempts of a call fail
 				t.Errorf("%d of 20,000 succeeded", good)
 			}
@@ -250,7 +250,7 @@ func TestMaybeThrottled_KeepsWhatIsClear(t *testing.T) {
 				s.mu.Unlock()
 				if !granted {
 					time.Sleep(5 * ms)
-					return sluice.RetryAfter(errUnclear, 0)
+					return sluice.ThrottledFor(errUnclear, 0)
 				}
 				return s.call(ctx)
 			})
@@ -278,13 +278,13 @@ func TestMaybeThrottled_Marks(t *testing.T) {
 		"a failure":            {sluice.MaybeThrottled(errUnclear), 4, sluice.ErrAttempts},
 		"permanent inside":     {sluice.MaybeThrottled(sluice.Permanent(errUnclear)), 1, sluice.ErrPermanent},
 		"permanent outside":    {sluice.Permanent(sluice.MaybeThrottled(errUnclear)), 1, sluice.ErrPermanent},
-		"a clear wait inside":  {sluice.MaybeThrottled(sluice.RetryAfter(errUnclear, time.Hour)), 1, sluice.ErrServerWait},
-		"a clear wait outside": {sluice.RetryAfter(sluice.MaybeThrottled(errUnclear), time.Hour), 1, sluice.ErrServerWait},
-		"later":                {sluice.MaybeThrottled(sluice.NotBefore(errUnclear, time.Now().Add(24*time.Hour))), 1, sluice.ErrServerWait},
+		"a clear wait inside":  {sluice.MaybeThrottled(sluice.ThrottledFor(errUnclear, time.Hour)), 1, sluice.ErrServerWait},
+		"a clear wait outside": {sluice.ThrottledFor(sluice.MaybeThrottled(errUnclear), time.Hour), 1, sluice.ErrServerWait},
+		"later":                {sluice.MaybeThrottled(sluice.RetryAt(errUnclear, time.Now().Add(24*time.Hour))), 1, sluice.ErrServerWait},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			calls := 0
-			got := sluice.Retry(bg, mustGate(t, sluice.Config{}), sluice.RetryPolicy{}, func(context.Context) error { calls++; return c.err })
+			got := sluice.Retry(bg, mustGate(t, sluice.Config{}), func(context.Context) error { calls++; return c.err })
 			if calls != c.calls || !errors.Is(got, c.why) || !errors.Is(got, errUnclear) {
 				t.Errorf("%s: %d calls, %v", name, calls, got)
 			}
@@ -296,9 +296,9 @@ func TestMaybeThrottled_Marks(t *testing.T) {
 // them without paying.
 func TestMaybeThrottled_WithoutLearning(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		g := mustGate(t, sluice.Config{Adaptive: sluice.Adaptive{Off: true}})
+		g := mustGate(t, sluice.Config{Adaptive: sluice.Adaptive{Disabled: true}})
 		s := &unclearServer{grants: grantsPerSecond(20, 10), start: time.Now()}
-		good, took := makeCalls(400, 32, func() error { return sluice.Retry(bg, g, sluice.RetryPolicy{}, s.call) })
+		good, took := makeCalls(400, 32, func() error { return sluice.Retry(bg, g, s.call) })
 		if good < 396 || took > 40*time.Second {
 			t.Errorf("%d of 400 succeeded in %v, %d were refused", good, took, s.unclear)
 		}
@@ -312,7 +312,7 @@ func TestMaybeThrottled_PauseAndClose(t *testing.T) {
 		s := &unclearServer{grants: grantsPerSecond(20, 10), start: time.Now()}
 		done := make(chan int64)
 		go func() {
-			good, _ := makeCalls(10_000, 32, func() error { return sluice.Retry(bg, g, sluice.RetryPolicy{}, s.call) })
+			good, _ := makeCalls(10_000, 32, func() error { return sluice.Retry(bg, g, s.call) })
 			done <- good
 		}()
 		time.Sleep(5 * time.Second)
@@ -351,7 +351,7 @@ func TestMaybeThrottled_FollowsALowerLimit(t *testing.T) {
 				return after(now)
 			}}
 			n := 4000 + int(lower*60)
-			good, took := makeCalls(n, 32, func() error { return sluice.Retry(bg, g, sluice.RetryPolicy{}, s.call) })
+			good, took := makeCalls(n, 32, func() error { return sluice.Retry(bg, g, s.call) })
 			if good < int64(n)-4 || took > 120*time.Second {
 				t.Errorf("to %v per second: %d of %d in %v, %d refused, %v", lower, good, n, took, s.unclear, g.Stats().Learned)
 			}
@@ -373,10 +373,10 @@ func TestMaybeThrottled_OfAnOutageThatEnds(t *testing.T) {
 				if time.Now().After(stop) {
 					return nil
 				}
-				return sluice.Retry(bg, g, sluice.RetryPolicy{}, s.call)
+				return sluice.Retry(bg, g, s.call)
 			})
 			before := s.made()
-			_, took := makeCalls(8000, 8, func() error { return sluice.Retry(bg, g, sluice.RetryPolicy{}, s.call) })
+			_, took := makeCalls(8000, 8, func() error { return sluice.Retry(bg, g, s.call) })
 			if s.made()-before != 8000 || took > 30*time.Second { // 25 s are possible
 				t.Errorf("%v: three minutes later 8000 calls take %v, %v", share, took, g.Stats().Learned)
 			}
@@ -389,9 +389,9 @@ func TestMaybeThrottled_CrowdTakesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := mustGate(t, sluice.Config{})
 		s := &unclearServer{grants: func(time.Duration) bool { return false }, start: time.Now()}
-		makeCalls(400, 400, func() error { return sluice.Retry(bg, g, sluice.RetryPolicy{}, s.call) })
-		if stats := g.Stats(); s.calls != 420 || stats.Granted != 420 || stats.Retried != 20 {
-			t.Errorf("%d calls, %d granted, %d retried; want 420, 420 and 20", s.calls, stats.Granted, stats.Retried)
+		makeCalls(400, 400, func() error { return sluice.Retry(bg, g, s.call) })
+		if stats := g.Stats(); s.calls != 420 || stats.Admitted != 420 || stats.Retried != 20 {
+			t.Errorf("%d calls, %d granted, %d retried; want 420, 420 and 20", s.calls, stats.Admitted, stats.Retried)
 		}
 	})
 }
@@ -400,8 +400,8 @@ func TestMaybeThrottled_CrowdTakesNothing(t *testing.T) {
 func TestMaybeThrottled_KeepsWhatWasRestored(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		old := mustGate(t, sluice.Config{})
-		s := &unclearServer{grants: grantsPerSecond(20, 10), start: time.Now(), mark: func(err error) error { return sluice.RetryAfter(err, 0) }}
-		makeCalls(600, 32, func() error { return sluice.Retry(bg, old, sluice.RetryPolicy{}, s.call) })
+		s := &unclearServer{grants: grantsPerSecond(20, 10), start: time.Now(), mark: func(err error) error { return sluice.ThrottledFor(err, 0) }}
+		makeCalls(600, 32, func() error { return sluice.Retry(bg, old, s.call) })
 		g := mustGate(t, sluice.Config{})
 		if err := g.Restore(old.Snapshot()); err != nil {
 			t.Fatal(err)
@@ -426,7 +426,7 @@ func TestMaybeThrottled_OfMostCalls(t *testing.T) {
 		}
 		forbidden := atomic.Int64{}
 		good, took := makeCalls(4000, 16, func() error {
-			err := sluice.Retry(bg, g, sluice.RetryPolicy{}, s.call)
+			err := sluice.Retry(bg, g, s.call)
 			if errors.Is(err, sluice.ErrPermanent) {
 				forbidden.Add(1)
 			}
@@ -443,10 +443,10 @@ func TestMaybeThrottled_ATimeInsideIsClear(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := mustGate(t, sluice.Config{})
 		s := &unclearServer{grants: grantsPerSecond(20, 10), start: time.Now()}
-		makeCalls(400, 32, func() error { return sluice.Retry(bg, g, sluice.RetryPolicy{}, s.call) })
+		makeCalls(400, 32, func() error { return sluice.Retry(bg, g, s.call) })
 		begin := time.Now()
 		_ = g.Do(bg, func(context.Context) error {
-			return sluice.MaybeThrottled(sluice.RetryAfter(errUnclear, 30*time.Second))
+			return sluice.MaybeThrottled(sluice.ThrottledFor(errUnclear, 30*time.Second))
 		})
 		_ = g.Do(bg, nothing)
 		if waited := time.Since(begin); waited < 30*time.Second {

@@ -13,9 +13,9 @@ import (
 //
 // A server may limit requests, input tokens and output tokens, each by itself. A gate whose
 // calls take of several units has a belief of each: how much is used, and, as soon as a
-// refusal is blamed on the unit, a controller that paces it. A call leaves when the controllers of all
+// refusal is blamed on the unit, a controller that paces it. A call starts when the controllers of all
 // units that it takes of let it. Package adaptive decides which unit is to blame if the
-// answer does not say; only its controller learns from the refusal.
+// answer does not say; only its controller learns from the throttled call.
 //
 // Nearly all gates have one unit: their calls cost 1 and have no Costs. They pay for none of
 // this.
@@ -32,14 +32,14 @@ type belief struct {
 type ending struct {
 	now, since time.Duration // since when it was in flight
 	n          int64
-	costs      Costs // with which it was granted
+	costs      Costs // with which it was accepted
 	actual     Costs // what SettleCosts has said
 	delta      int64 // by which Settle has changed n
 	inFlight   int64 // other calls
 	charges    []charge
 }
 
-// amount returns what the call was granted with of unit.
+// amount returns what the call was accepted with of unit.
 func (e *ending) amount(unit Unit) int64 { return e.costs.amount(unit, e.n) }
 
 // took returns what the call took of unit, as far as is known.
@@ -176,7 +176,7 @@ func (l *learner) startedMore(d *departure, now, late time.Duration, w want) {
 	})
 }
 
-// ended records how a call ended that was not refused, and returns what it took.
+// ended records how a call ended that was not throttled, and returns what it took.
 func (b *belief) ended(e *ending, reply adaptive.Reply) (took float64) {
 	amount := e.amount(b.unit)
 	if amount == 0 {
@@ -199,7 +199,7 @@ func (b *belief) ended(e *ending, reply adaptive.Reply) (took float64) {
 	return took
 }
 
-// settle adds delta to what a call took that left at since and was not refused.
+// settle adds delta to what a call took that left at since and was not throttled.
 func (b *belief) settle(now, since time.Duration, delta float64) {
 	b.suspect.Settle(delta)
 	if b.controller != nil {
@@ -207,7 +207,7 @@ func (b *belief) settle(now, since time.Duration, delta float64) {
 	}
 }
 
-// refusedBy records that a call was refused, by the limit of blamed, or by chance if that is nil.
+// refusedBy records that a call was throttled, by the limit of blamed, or by chance if that is nil.
 // It took nothing, whatever it was settled by.
 func (l *learner) refusedBy(blamed *belief, e *ending, reply adaptive.Reply) {
 	l.each(func(b *belief) {
@@ -225,7 +225,7 @@ func (l *learner) refusedBy(blamed *belief, e *ending, reply adaptive.Reply) {
 	})
 }
 
-// blame returns the unit that has refused a call, nil if that may be chance. named is the one
+// blame returns the unit that has throttled a call, nil if that may be chance. named is the one
 // that the answer names, and told says that it asks for a wait.
 func (l *learner) blame(e *ending, named Unit, told bool) *belief {
 	var units []adaptive.Candidate
@@ -247,7 +247,7 @@ func (l *learner) blame(e *ending, named Unit, told bool) *belief {
 	case known >= 0:
 		b, told = beliefs[known], true
 	case l.blamed != nil && units[last].Cost > 0 && (e.since < l.blamedAt || b.controller.Blocked()):
-		return b // it belongs to the refusal before
+		return b // it belongs to the throttled call before
 	default:
 		b = beliefs[adaptive.Blame(e.now, units, last)]
 	}
@@ -282,7 +282,7 @@ func (l *learner) furtherController(unit Unit) *adaptive.Controller {
 }
 
 // told notes what another process has told of the limit of b, and whether that has changed the
-// belief: then that limit has refused a call, as far as is known the last one.
+// belief: then that limit has throttled a call, as far as is known the last one.
 func (l *learner) told(b *belief, changed bool) {
 	if l.more == nil {
 		return
@@ -329,7 +329,7 @@ func (l *learner) several() (several bool) {
 	return several
 }
 
-// settle records that a call that has ended, and was not refused, took delta more of unit than
+// settle records that a call that has ended, and was not throttled, took delta more of unit than
 // was known.
 func (l *learner) settle(now, since time.Duration, unit Unit, delta int64) {
 	if l == nil || delta == 0 {

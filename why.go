@@ -114,7 +114,7 @@ func (r *admitter) blame(now, need time.Duration, n int64) sentence.Wait {
 	return w
 }
 
-// heldFor returns how long cause holds up the head of the queue at least, as it has said, 0 if
+// heldFor returns how long cause delays the head of the queue at least, as it has said, 0 if
 // it has not or is the gate itself.
 func (r *admitter) heldFor(now time.Duration, cause limits.Cause) time.Duration {
 	if cause == "" || cause != r.held.by || r.held.until <= now || r.held.until == queue.Forever {
@@ -131,7 +131,7 @@ func (r *admitter) slowest(now, need time.Duration) limits.Cause {
 	return limits.ByRate
 }
 
-// holds returns what holds up the head of the queue, or "".
+// holds returns what delays the head of the queue, or "".
 func (r *admitter) holds(now time.Duration) limits.Cause {
 	var by limits.Cause
 	r.queue.Each(func(n int64) bool {
@@ -158,7 +158,7 @@ func (r *admitter) queues(ctx context.Context, n int64) Event {
 	return e
 }
 
-// holdsUp returns what holds up a call of n at the head of the queue, or "".
+// holdsUp returns what delays a call of n at the head of the queue, or "".
 func (r *admitter) holdsUp(now time.Duration, n int64) limits.Cause {
 	if !r.room(n) {
 		return limits.ByConcurrency
@@ -173,7 +173,7 @@ func (r *admitter) holdsUp(now time.Duration, n int64) limits.Cause {
 	return r.held.by
 }
 
-// ends returns when the wait of the calls for cause, which holds up the first of them, is over,
+// ends returns when the wait of the calls for cause, which delays the first of them, is over,
 // the zero time if that is unknown. atLeast means that it is so for the first of several.
 func (r *admitter) ends(now time.Duration, cause limits.Cause) (end time.Time, atLeast bool) {
 	at := queue.Forever

@@ -8,11 +8,11 @@ import (
 	"github.com/sluice-go/sluice"
 )
 
-// ErrAside matches the error of an item that failed without an attempt, because its group
+// ErrSuspended matches the error of an item that failed without an attempt, because its group
 // is set aside.
-var ErrAside = errors.New("batch: its group is set aside")
+var ErrSuspended = errors.New("batch: its group is set aside")
 
-// An Aside says when a group of items is set aside, and what becomes of its items then.
+// An Suspend says when a group of items is set aside, and what becomes of its items then.
 // Without Config.Group all items are one group.
 //
 // A group is set aside when After attempts in a row have failed, none of them with a
@@ -24,20 +24,20 @@ var ErrAside = errors.New("batch: its group is set aside")
 //
 //   - with Wait, the items go on waiting;
 //   - otherwise, if another group had an item that was ok since the failures began, or
-//     within the minute before, the items fail immediately, and match [ErrAside];
+//     within the minute before, the items fail immediately, and match [ErrSuspended];
 //   - otherwise nothing shows that anything works, and the batch ends soon, with
 //     [ErrHalted].
 //
 // A probe is an ordinary item: it is retried, and its outcome counts. An attempt that starts when a
 // probe is due is as good as one.
-type Aside struct {
+type Suspend struct {
 	// After is a number of attempts. One has failed when it has ended, and its item has
 	// failed or will be retried. 0 means 12, negative that no
 	// group is ever set aside.
 	After int
 
 	// Wait lets the items of a group wait for as long as its probes fail. At most
-	// Config.Ahead items wait; then nothing is read until a probe is ok.
+	// Config.ReadAhead items wait; then nothing is read until a probe is ok.
 	Wait bool
 
 	// Changed, if set, is called when a group is set aside, after each probe that
@@ -46,7 +46,7 @@ type Aside struct {
 	Changed func(GroupState)
 }
 
-// A GroupState is the answer of [Aside] about a group.
+// A GroupState is the answer of [Suspend] about a group.
 type GroupState struct {
 	Group   string    // as returned by Config.Group
 	Why     error     // the last failure; nil: the group is not set aside any more
@@ -61,7 +61,7 @@ const (
 	patience      = 3               // failed probes of a group that has worked
 	stillWorks    = time.Minute     // how long one success shows that other groups work
 	idleGroups    = 10_000          // groups without items that are remembered
-	aheadOfGroups = 10_000          // default of Config.Ahead with a Group
+	aheadOfGroups = 10_000          // default of Config.ReadAhead with a Group
 	freshInAll    = 64              // see scheduler
 	freshInGroup  = 2
 
@@ -72,7 +72,7 @@ var errAttempts = errors.New("batch: its attempts fail")
 
 // asideError is the error of an item of a group that fails immediately.
 func asideError(group string, why error) error {
-	return fmt.Errorf("%w (%s): %w", ErrAside, group, why)
+	return fmt.Errorf("%w (%s): %w", ErrSuspended, group, why)
 }
 
 // haltError is why a batch ends if a group fails and no other one works.
@@ -86,7 +86,7 @@ func haltError(group string, attempts int, why error) error {
 // healthOf returns the health of the server as shown by an outcome.
 func healthOf(s state, err error) health {
 	switch {
-	case s == unfinished || errors.Is(err, ErrAside):
+	case s == unfinished || errors.Is(err, ErrSuspended):
 		return unknown
 	case s == done || permanent(err):
 		return well

@@ -11,7 +11,7 @@ import (
 
 var (
 	// ErrHalted is why a batch ended early if Config.Halt ended it, or because call
-	// after call failed, see Aside.
+	// after call failed, see Suspend.
 	ErrHalted = errors.New("batch: halted")
 
 	// ErrStopped is why a batch ended early if Config.Stop ended it.
@@ -31,12 +31,12 @@ type Config[In any] struct {
 	// Retry is the policy for the attempts of each item.
 	Retry sluice.RetryPolicy
 
-	// Ahead is the maximum number of items that have been read from the input
+	// ReadAhead is the maximum number of items that have been read from the input
 	// and not yet passed the body of the loop. 0 means twice the concurrency of the
 	// gate when the batch begins, or 1,000 if that is unlimited; with a Group, at
 	// least 10,000. More than 2²⁰ is an error. Retries of up to Ahead items may wait
 	// in the gate; if its MaxWaiting is lower, it rejects some of them.
-	Ahead int
+	ReadAhead int
 
 	// Group, if set, returns the group of an item, such as the host that it calls. A
 	// group whose calls wait, for a pause, a slow server or a backoff, delays only
@@ -49,26 +49,26 @@ type Config[In any] struct {
 	// group ends: its items are unfinished.
 	Group func(item In) string
 
-	// Aside says when the items of a group, or all if there is no Group, are not
+	// Suspend says when the items of a group, or all if there is no Group, are not
 	// tried for a while, because call after call failed, and when that ends the
 	// batch.
-	Aside Aside
+	Suspend Suspend
 
 	// Ordered yields results in the order of the input. A slow item then delays those after it, at
 	// most Ahead of them.
 	Ordered bool
 
 	// Halt ends the batch after a number of failures or successes. The zero Halt
-	// never does; but see Aside.
+	// never does; but see Suspend.
 	Halt Halt
 
 	// Stop, if not nil, ends the batch soon when it is closed.
 	Stop <-chan struct{}
 
-	// Ending, if set, is called once, as soon as the batch ends early or the loop is
+	// OnStop, if set, is called once, as soon as the batch ends early or the loop is
 	// left; why says why. It may be called by any goroutine and must not
 	// block. An input that can block needs it, to know when to give up.
-	Ending func(why error)
+	OnStop func(why error)
 
 	// Log, if not nil, says which items are skipped and records the outcome of
 	// the others. A Log serves one batch at a time.
@@ -83,14 +83,14 @@ type Config[In any] struct {
 	// Tally, if not nil, counts the outcomes. It can be read at any time.
 	Tally *Tally
 
-	// Paced says that the function itself passes the gate, for example with an
+	// ExternalGate says that the function itself passes the gate, for example with an
 	// HTTP client whose transport has the gate as its parent. The batch then
 	// neither acquires nor retries; it uses the gate only for Times.Intended and
-	// Ahead. The function must call [Depart] when an attempt starts. If it fails
+	// Ahead. The function must call [StartAttempt] when an attempt starts. If it fails
 	// after the batch has ended, the item is unfinished, unless the error
 	// matches a [*sluice.RetryError] whose Why is ErrPermanent, ErrAttempts,
 	// ErrElapsed or ErrBudget.
-	Paced bool
+	ExternalGate bool
 }
 
 // check returns an error if c is invalid.
@@ -98,10 +98,10 @@ func (c Config[In]) check() error {
 	var zero In
 	_, text := any(zero).(string)
 	switch {
-	case c.Ahead < 0:
-		return fmt.Errorf("batch: negative Ahead %d", c.Ahead)
-	case c.Ahead > maxAhead:
-		return fmt.Errorf("batch: Ahead of %d: at most %d", c.Ahead, maxAhead)
+	case c.ReadAhead < 0:
+		return fmt.Errorf("batch: negative Ahead %d", c.ReadAhead)
+	case c.ReadAhead > maxAhead:
+		return fmt.Errorf("batch: Ahead of %d: at most %d", c.ReadAhead, maxAhead)
 	case c.Log != nil && c.Key == nil && !text:
 		return fmt.Errorf("batch: a log needs a Key for items of type %T", zero)
 	}
@@ -132,7 +132,7 @@ type Result[In, Out any] struct {
 // [ErrHalted], [ErrStopped], or the error of ctx, the gate or the log. If cfg is invalid,
 // it yields only that error.
 //
-//	for r, err := range batch.Map(ctx, gate, slices.Values(urls), fetch, batch.Config[string]{}) {
+//	for r, err := range batch.Map(ctx, gate, slices.Values(urls), fetch) {
 //		if err != nil {
 //			return err
 //		}
@@ -143,7 +143,7 @@ type Result[In, Out any] struct {
 // body breaks, returns or panics, the item is unfinished in the log. So the body may see
 // a result twice, but never misses one. Leaving the loop cancels the calls in flight and
 // waits for them. The input runs in its own goroutine, for which Map always waits:
-// an input that blocks must give up after Config.Ending.
+// an input that blocks must give up after Config.OnStop.
 //
 // A panic of f or in is not recovered. Each range over the sequence is a new batch. Map
 // panics if ctx, gate, in or f is nil.

@@ -16,10 +16,10 @@ func TestConfig_HugeNumbers(t *testing.T) {
 		cfg  Config[int]
 		want string // of the error; empty: none
 	}{
-		"Ahead, the most":       {Config[int]{Ahead: maxAhead}, ""},
-		"Ahead, one more":       {Config[int]{Ahead: maxAhead + 1}, "Ahead of 1048577: at most 1048576"},
-		"Ahead, all there is":   {Config[int]{Ahead: math.MaxInt}, "at most 1048576"},
-		"Ahead, least":          {Config[int]{Ahead: math.MinInt}, "negative Ahead"},
+		"Ahead, the most":       {Config[int]{ReadAhead: maxAhead}, ""},
+		"Ahead, one more":       {Config[int]{ReadAhead: maxAhead + 1}, "Ahead of 1048577: at most 1048576"},
+		"Ahead, all there is":   {Config[int]{ReadAhead: math.MaxInt}, "at most 1048576"},
+		"Ahead, least":          {Config[int]{ReadAhead: math.MinInt}, "negative Ahead"},
 		"Fails":                 {Config[int]{Halt: Halt{Fails: math.MaxInt64}}, ""},
 		"Fails, least":          {Config[int]{Halt: Halt{Fails: math.MinInt64}}, "negative Fails"},
 		"Successes":             {Config[int]{Halt: Halt{Successes: math.MaxInt64}}, ""},

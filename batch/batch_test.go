@@ -108,8 +108,8 @@ func TestMap_Order(t *testing.T) {
 		{"as completed", Config[int]{}, "1@2s:ok 2@3s:ok 3@4s:ok 0@5s:ok 4@9s:ok"},
 		{"ordered", Config[int]{Ordered: true}, "0@5s:ok 1@5s:ok 2@5s:ok 3@5s:ok 4@9s:ok"},
 		// 3 can only be read when 0 is done with.
-		{"ordered, few ahead", Config[int]{Ordered: true, Ahead: 3}, "0@5s:ok 1@5s:ok 2@5s:ok 3@6s:ok 4@11s:ok"},
-		{"one by one", Config[int]{Ahead: 1}, "0@5s:ok 1@6s:ok 2@7s:ok 3@8s:ok 4@13s:ok"},
+		{"ordered, few ahead", Config[int]{Ordered: true, ReadAhead: 3}, "0@5s:ok 1@5s:ok 2@5s:ok 3@6s:ok 4@11s:ok"},
+		{"one by one", Config[int]{ReadAhead: 1}, "0@5s:ok 1@6s:ok 2@7s:ok 3@8s:ok 4@13s:ok"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -133,7 +133,7 @@ func TestMap_Ahead(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			gate := newGate(t, sluice.Config{Concurrency: tt.concurrency})
 			read, seen := 0, 0
-			for _, err := range Map(t.Context(), gate, endless(&read), takes(0), Config[int]{Ahead: tt.ahead}) {
+			for _, err := range Map(t.Context(), gate, endless(&read), takes(0), Config[int]{ReadAhead: tt.ahead}) {
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -177,7 +177,7 @@ func TestMap_Break(t *testing.T) {
 			time.Sleep(time.Minute) // to clean up
 			cleaned.Add(1)
 			return 0, ctx.Err()
-		}, Config[int]{Ahead: 3}) {
+		}, Config[int]{ReadAhead: 3}) {
 			if r.In != 2 || r.Err != nil || err != nil {
 				t.Errorf("%+v, %v", r, err)
 			}
@@ -286,7 +286,7 @@ func TestMap_EndsEarly(t *testing.T) {
 	}
 }
 
-// Ending is called once, immediately, with the reason: then an input that blocks can give up.
+// OnStop is called once, immediately, with the reason: then an input that blocks can give up.
 func TestConfig_Ending(t *testing.T) {
 	type ended struct {
 		why string
@@ -320,7 +320,7 @@ func TestConfig_Ending(t *testing.T) {
 			}
 			for range Map(ctx, newGate(t, sluice.Config{}), blocks, takes(1, 5), Config[int]{
 				Halt: tt.halt, Stop: stop,
-				Ending: func(why error) {
+				OnStop: func(why error) {
 					got = append(got, ended{why.Error(), time.Since(start)})
 					close(ending)
 				},
@@ -336,7 +336,7 @@ func TestConfig_Ending(t *testing.T) {
 	}
 	// A batch that comes to its end does not end early.
 	if err := ForEach(t.Context(), newGate(t, sluice.Config{}), count(3), func(context.Context, int) error { return nil },
-		Config[int]{Ending: func(why error) { t.Errorf("ended for %v", why) }}); err != nil {
+		Config[int]{OnStop: func(why error) { t.Errorf("ended for %v", why) }}); err != nil {
 		t.Error(err)
 	}
 }
@@ -363,18 +363,18 @@ func TestForEach_Errors(t *testing.T) {
 		}
 		return nil
 	}
-	err := ForEach(t.Context(), gate, count(5), odd, Config[int]{Ahead: 1})
+	err := ForEach(t.Context(), gate, count(5), odd, Config[int]{ReadAhead: 1})
 	if !errors.Is(err, ErrFailed) || !strings.Contains(err.Error(), ": 2 of 5, the first") || !errors.Is(err, errOdd) || errors.Is(err, ErrHalted) {
 		t.Errorf("%v", err)
 	}
 	if !strings.HasSuffix(err.Error(), ": 1: odd") {
 		t.Errorf("not the first one: %v", err)
 	}
-	err = ForEach(t.Context(), gate, count(5), odd, Config[int]{Ahead: 1, Halt: Halt{Fails: 1}})
+	err = ForEach(t.Context(), gate, count(5), odd, Config[int]{ReadAhead: 1, Halt: Halt{Fails: 1}})
 	if !errors.Is(err, ErrFailed) || !strings.Contains(err.Error(), ": 1 of 2, the first") || !errors.Is(err, ErrHalted) {
 		t.Errorf("%v", err)
 	}
-	err = ForEach(t.Context(), gate, count(9), odd, Config[int]{Ahead: 1, Halt: Halt{Successes: 1}})
+	err = ForEach(t.Context(), gate, count(9), odd, Config[int]{ReadAhead: 1, Halt: Halt{Successes: 1}})
 	if errors.Is(err, ErrFailed) || !errors.Is(err, ErrHalted) {
 		t.Errorf("%v", err)
 	}
@@ -386,7 +386,7 @@ func TestForEach_Errors(t *testing.T) {
 func TestMap_BadConfig(t *testing.T) {
 	gate := newGate(t, sluice.Config{})
 	for name, cfg := range map[string]Config[int]{
-		"negative Ahead": {Ahead: -1},
+		"negative Ahead": {ReadAhead: -1},
 		"negative Fails": {Halt: Halt{Fails: -1}},
 		"needs a Key":    {Log: new(Log)},
 	} {

@@ -18,7 +18,7 @@
 //
 // If items call several servers, Config.Group says which one. Then a server that is slow,
 // paused or dead delays only its own items. When call after call to it fails, it is set
-// aside, and tried again now and then, see [Aside]. A batch whose calls all fail ends
+// aside, and tried again now and then, see [Suspend]. A batch whose calls all fail ends
 // within seconds, with or without groups.
 //
 // # Outcomes
@@ -31,7 +31,7 @@
 //	skipped     according to the log there is nothing left to do
 //
 // A batch ends when its input ends. It ends early when its context is done, when
-// Config.Stop is closed, when Config.Halt applies, when nothing works, see [Aside], when
+// Config.Stop is closed, when Config.Halt applies, when nothing works, see [Suspend], when
 // the log cannot be written, and when the gate rejects an item: because the gate is closed,
 // the deadline of the context is too near, or the server requests a longer wait than the
 // policy allows. These hold for all later items as well.

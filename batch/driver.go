@@ -233,14 +233,14 @@ func (c *call) arrive() {
 	d.advance()
 }
 
-// Depart records that an attempt for the item of ctx leaves now, and returns a function
+// StartAttempt records that an attempt for the item of ctx leaves now, and returns a function
 // that records its end. It is for functions that pass the gate themselves, see
-// Config.Paced; otherwise it does nothing. If the returned function is not called, the
+// Config.ExternalGate; otherwise it does nothing. If the returned function is not called, the
 // attempt ends when the next one starts or the function of the item returns.
 //
 // When the batch ends soon, the contexts of calls that are not in an attempt are canceled
 // immediately, and the others at the end of their attempt.
-func Depart(ctx context.Context) (arrive func()) {
+func StartAttempt(ctx context.Context) (arrive func()) {
 	c, _ := ctx.Value(callKey{}).(*call)
 	if c == nil || !c.d.paced {
 		return func() {}
@@ -260,7 +260,7 @@ func (d *driver) do(c *call, f func(ctx context.Context) error) (state, error) {
 		c.arrive()
 		return d.outcome(c, err)
 	}
-	attempts := sluice.NewAttempts(d.gate, d.policy)
+	attempts := sluice.NewRetryLoop(d.gate, d.policy)
 	for {
 		permit, err := attempts.Next(c.ctx, 1)
 		if err != nil {
@@ -283,7 +283,7 @@ func (d *driver) refusal(c *call) error {
 // Many may have been rejected together: those after a Halt are unfinished.
 func (d *driver) refused(c *call, err error) (state, error) {
 	s := unfinished
-	if errors.Is(err, ErrAside) {
+	if errors.Is(err, ErrSuspended) {
 		s = failed
 	}
 	over, why := d.reached(s, c, err)
@@ -299,7 +299,7 @@ func (d *driver) refused(c *call, err error) (state, error) {
 
 // attempt makes one attempt. It counts an outcome before it releases the permit: if the
 // outcome ends the batch, no other call must start in between.
-func (d *driver) attempt(c *call, attempts *sluice.Attempts, permit *sluice.Permit, f func(ctx context.Context) error) (over bool, s state, err error) {
+func (d *driver) attempt(c *call, attempts *sluice.RetryLoop, permit *sluice.Permit, f func(ctx context.Context) error) (over bool, s state, err error) {
 	defer permit.Release()
 	again, err := attempts.Try(c.ctx, permit, func(ctx context.Context) error {
 		if !c.depart() {

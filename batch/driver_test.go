@@ -29,7 +29,7 @@ func TestMap_ItemsLeaveInOrder(t *testing.T) {
 			}
 			time.Sleep(10 * time.Second)
 			return nil
-		}, Config[int]{Ahead: 30})
+		}, Config[int]{ReadAhead: 30})
 		if err != nil || !slices.IsSorted(left) || len(left) != 50 {
 			t.Errorf("%v, %v", left, err)
 		}
@@ -63,7 +63,7 @@ func TestMap_OutcomesAreCountedBeforeTheRelease(t *testing.T) {
 func TestMap_GateRefuses(t *testing.T) {
 	f := func(_ context.Context, item int) (int, error) {
 		if item == 2 {
-			return 0, sluice.RetryAfter(errors.New("429"), time.Hour)
+			return 0, sluice.ThrottledFor(errors.New("429"), time.Hour)
 		}
 		return 0, nil
 	}
@@ -260,7 +260,7 @@ func TestConfig_Paced(t *testing.T) {
 		for r, err := range Map(t.Context(), gate, count(5), func(ctx context.Context, item int) (int, error) {
 			for range 2 {
 				if err := gate.Do(ctx, func(ctx context.Context) error {
-					defer Depart(ctx)()
+					defer StartAttempt(ctx)()
 					time.Sleep(700 * time.Millisecond)
 					return ctx.Err()
 				}); err != nil {
@@ -268,7 +268,7 @@ func TestConfig_Paced(t *testing.T) {
 				}
 			}
 			return item, nil
-		}, Config[int]{Paced: true, Stop: stop, Ahead: 2}) {
+		}, Config[int]{ExternalGate: true, Stop: stop, ReadAhead: 2}) {
 			if err != nil {
 				got = append(got, fmt.Sprint("end ", err, " ", time.Since(start)))
 				continue
@@ -296,9 +296,9 @@ func TestConfig_PacedItemsDoNotWaitForEachOther(t *testing.T) {
 			if item == 0 {
 				time.Sleep(time.Hour) // at its gate
 			}
-			defer Depart(ctx)()
+			defer StartAttempt(ctx)()
 			return 0, nil
-		}, Config[int]{Paced: true}))
+		}, Config[int]{ExternalGate: true}))
 		if want := "1@0s:ok 2@0s:ok 0@1h0m0s:ok"; got != want {
 			t.Errorf("got  %s\nwant %s", got, want)
 		}
@@ -310,12 +310,12 @@ func TestConfig_PacedItemsDoNotWaitForEachOther(t *testing.T) {
 func TestDepart_WithoutArrive(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for r, err := range Map(t.Context(), newGate(t, sluice.Config{}), count(1), func(ctx context.Context, item int) (int, error) {
-			Depart(ctx)
+			StartAttempt(ctx)
 			time.Sleep(time.Second)
-			Depart(ctx)
+			StartAttempt(ctx)
 			time.Sleep(2 * time.Second)
 			return 0, nil
-		}, Config[int]{Paced: true}) {
+		}, Config[int]{ExternalGate: true}) {
 			if err != nil || r.Attempts != 2 || r.Service != 3*time.Second || r.Done.Sub(r.Sent) != 3*time.Second {
 				t.Errorf("%+v, %v", r, err)
 			}
@@ -323,11 +323,11 @@ func TestDepart_WithoutArrive(t *testing.T) {
 	})
 }
 
-// Elsewhere Depart does nothing.
+// Elsewhere StartAttempt does nothing.
 func TestDepart_OtherContext(t *testing.T) {
-	Depart(t.Context())()
+	StartAttempt(t.Context())()
 	for r := range Map(t.Context(), newGate(t, sluice.Config{}), count(1), func(ctx context.Context, item int) (int, error) {
-		Depart(ctx)()
+		StartAttempt(ctx)()
 		return 0, nil
 	}, Config[int]{}) {
 		if r.Attempts != 1 {
@@ -345,7 +345,7 @@ func TestMap_Goexit(t *testing.T) {
 		got := history(false, Map(t.Context(), gate, count(2), func(context.Context, int) (int, error) {
 			runtime.Goexit()
 			return 0, nil
-		}, Config[int]{Ahead: 1, Tally: &tally}))
+		}, Config[int]{ReadAhead: 1, Tally: &tally}))
 		if want := "0@0s:unfinished end@0s:batch: the function called runtime.Goexit"; got != want {
 			t.Errorf("got  %s\nwant %s", got, want)
 		}
@@ -385,7 +385,7 @@ func TestMap_InputReadsAfterTheEnd(t *testing.T) {
 					return 0, nil
 				}
 				return 0, gate.Do(ctx, func(context.Context) error { return nil })
-			}, Config[int]{Stop: stop, Paced: paced}))
+			}, Config[int]{Stop: stop, ExternalGate: paced}))
 			if want := "0@0s:ok 1@1m0s:unfinished end@1m0s:batch: stopped"; got != want {
 				t.Errorf("paced %v: got  %s\nwant %s", paced, got, want)
 			}
@@ -396,7 +396,7 @@ func TestMap_InputReadsAfterTheEnd(t *testing.T) {
 // A call that the gate let through at the time at which the batch ended
 // does not leave.
 func TestDepart_AfterTheEnd(t *testing.T) {
-	d := driver{tally: new(Tally), items: newScheduler(Aside{}, false, false, 1, 2)}
+	d := driver{tally: new(Tally), items: newScheduler(Suspend{}, false, false, 1, 2)}
 	d.begin(t.Context())
 	defer d.cancel()
 	var c *call

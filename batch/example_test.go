@@ -99,7 +99,7 @@ func ExampleHalt() {
 			return sluice.Permanent(fmt.Errorf("%d divides by 3", i))
 		}
 		return nil
-	}, batch.Config[int]{Halt: halt, Ahead: 1})
+	}, batch.Config[int]{Halt: halt, ReadAhead: 1})
 	fmt.Println(errors.Is(err, batch.ErrHalted))
 	fmt.Println(err)
 	// Output:
@@ -123,7 +123,7 @@ func ExampleConfig_group() {
 		return nil
 	}, batch.Config[string]{
 		Group: func(url string) string { host, _, _ := strings.Cut(url, "/"); return host },
-		Aside: batch.Aside{
+		Suspend: batch.Suspend{
 			After:   2,
 			Changed: func(s batch.GroupState) { fmt.Println(s.Group, "is set aside:", s.Why != nil) },
 		},

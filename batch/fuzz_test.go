@@ -172,7 +172,7 @@ func FuzzHalt(f *testing.F) {
 					return 0, sluice.Permanent(errBad)
 				}
 				return 0, nil
-			}, Config[int]{Halt: halt, Ahead: int(ahead%8) + 1, Tally: &tally}) {
+			}, Config[int]{Halt: halt, ReadAhead: int(ahead%8) + 1, Tally: &tally}) {
 				if err != nil {
 					last = err
 					continue

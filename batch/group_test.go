@@ -41,16 +41,16 @@ func newWeb(t *testing.T, concurrency int64, names string, call func(ctx context
 }
 
 func (w *web) do(ctx context.Context, item string) (string, error) {
-	return item, sluice.Retry(ctx, w.gates[host(item)], w.retry, func(ctx context.Context) error {
-		defer Depart(ctx)()
+	return item, sluice.Retry(ctx, w.gates[host(item)], func(ctx context.Context) error {
+		defer StartAttempt(ctx)()
 		return w.call(ctx, item)
-	})
+	}, w.retry)
 }
 
 // run runs a batch and returns when each item of each host ended, in seconds, and why the
 // batch ended early.
 func (w *web) run(ctx context.Context, items []string, cfg Config[string]) (ended map[string][]float64, why error) {
-	cfg.Paced, cfg.Group = true, host
+	cfg.ExternalGate, cfg.Group = true, host
 	ended = make(map[string][]float64)
 	in := func(yield func(string) bool) {
 		for _, item := range items {
@@ -69,7 +69,7 @@ func (w *web) run(ctx context.Context, items []string, cfg Config[string]) (ende
 		switch {
 		case errors.Is(r.Err, ErrUnfinished):
 			what += " unfinished"
-		case errors.Is(r.Err, ErrAside):
+		case errors.Is(r.Err, ErrSuspended):
 			what += " aside"
 		case r.Err != nil:
 			what += " failed"
@@ -116,11 +116,11 @@ func TestConfig_Group_APausedHostHoldsUpOnlyItself(t *testing.T) {
 		w := newWeb(t, 2, "ab", func(_ context.Context, item string) error {
 			time.Sleep(time.Second)
 			if item == "a0" && !throttled.Swap(true) {
-				return sluice.RetryAfter(errDown, time.Minute)
+				return sluice.ThrottledFor(errDown, time.Minute)
 			}
 			return nil
 		})
-		ended, why := w.run(t.Context(), mixed(100, "ab"), Config[string]{Aside: Aside{After: -1}})
+		ended, why := w.run(t.Context(), mixed(100, "ab"), Config[string]{Suspend: Suspend{After: -1}})
 		if why != nil {
 			t.Error(why)
 		}
@@ -166,7 +166,7 @@ func TestConfig_Group_Ordered(t *testing.T) {
 			return nil
 		})
 		var got []string
-		for r, err := range Map(t.Context(), w.gate, slices.Values(mixed(20, "ab")), w.do, Config[string]{Paced: true, Group: host, Ordered: true}) {
+		for r, err := range Map(t.Context(), w.gate, slices.Values(mixed(20, "ab")), w.do, Config[string]{ExternalGate: true, Group: host, Ordered: true}) {
 			if err != nil || r.Err != nil || time.Since(start) < time.Minute {
 				t.Error(err, r.Err, time.Since(start))
 			}
@@ -184,25 +184,25 @@ func TestAside(t *testing.T) {
 	down := func(string, time.Duration) bool { return false }
 	for _, tt := range []struct {
 		name  string
-		aside Aside
+		aside Suspend
 		names string
 		up    func(name string, at time.Duration) bool
 		want  string
 		why   error
 	}{
-		{"another host works", Aside{}, "ab", func(name string, _ time.Duration) bool { return name == "b" },
+		{"another host works", Suspend{}, "ab", func(name string, _ time.Duration) bool { return name == "b" },
 			"a 1.201s, a 3.318s failing, a aside 86 from 3.318 to 3.318; a failed 14 from 0.101 to 3.318; b 100 from 0.073 to 4.262", nil},
-		{"wait", Aside{Wait: true}, "ab", func(name string, at time.Duration) bool { return name == "b" || at > time.Minute },
+		{"wait", Suspend{Wait: true}, "ab", func(name string, at time.Duration) bool { return name == "b" || at > time.Minute },
 			"a 1.201s, a 3.318s, a 7.418s, a 15.518s, a 31.618s, a 1m3.718s back, a 83 from 63.718 to 67.818; a failed 17 from 0.101 to 31.618; b 100 from 0.073 to 4.262", nil},
-		{"nothing works", Aside{}, "a", down,
+		{"nothing works", Suspend{}, "a", down,
 			"a 1.201s, a failed 14 from 0.101 to 3.301; a unfinished 86 from 3.301 to 3.301", ErrHalted},
-		{"it worked, and is back in time", Aside{}, "a", func(_ string, at time.Duration) bool { return at < time.Second || at > 10*time.Second },
+		{"it worked, and is back in time", Suspend{}, "a", func(_ string, at time.Duration) bool { return at < time.Second || at > 10*time.Second },
 			"a 2.101s, a 4.201s, a 8.301s, a 16.401s back, a 85 from 0.101 to 23.901; a failed 15 from 1.001 to 8.301", nil},
-		{"it worked, and is not back", Aside{}, "a", func(_ string, at time.Duration) bool { return at < time.Second },
+		{"it worked, and is not back", Suspend{}, "a", func(_ string, at time.Duration) bool { return at < time.Second },
 			"a 2.101s, a 4.201s, a 8.301s, a 9 from 0.101 to 0.901; a failed 16 from 1.001 to 16.401; a unfinished 75 from 16.401 to 16.401", ErrHalted},
-		{"after 3", Aside{After: 3}, "a", down,
+		{"after 3", Suspend{After: 3}, "a", down,
 			"a 301ms, a failed 5 from 0.101 to 2.401; a unfinished 95 from 2.401 to 2.401", ErrHalted},
-		{"never", Aside{After: -1}, "a", down,
+		{"never", Suspend{After: -1}, "a", down,
 			"a failed 100 from 0.101 to 10.001", nil},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -232,7 +232,7 @@ func TestAside(t *testing.T) {
 					}
 					got.WriteString(", ")
 				}
-				ended, why := w.run(t.Context(), mixed(100, tt.names), Config[string]{Aside: tt.aside})
+				ended, why := w.run(t.Context(), mixed(100, tt.names), Config[string]{Suspend: tt.aside})
 				if !errors.Is(why, tt.why) || tt.why == nil && why != nil {
 					t.Error(why)
 				}
@@ -256,7 +256,7 @@ func TestConfig_Group_AheadBoundsWhatIsRead(t *testing.T) {
 			}
 		}
 		var why error
-		for r, err := range Map(t.Context(), w.gate, in, w.do, Config[string]{Paced: true, Group: host, Ahead: 50, Stop: stop, Aside: Aside{Wait: true}}) {
+		for r, err := range Map(t.Context(), w.gate, in, w.do, Config[string]{ExternalGate: true, Group: host, ReadAhead: 50, Stop: stop, Suspend: Suspend{Wait: true}}) {
 			why = err
 			if errors.Is(r.Err, ErrUnfinished) {
 				unfinished++
@@ -296,7 +296,7 @@ func TestAside_Well(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			gate := newGate(t, sluice.Config{Concurrency: 1, RetryBudget: -1})
 			err := ForEach(t.Context(), gate, count(120), func(_ context.Context, i int) error { return call(i) },
-				Config[int]{Retry: sluice.RetryPolicy{Attempts: 1}, Aside: Aside{Changed: func(s GroupState) { t.Error(name, s) }}})
+				Config[int]{Retry: sluice.RetryPolicy{Attempts: 1}, Suspend: Suspend{Changed: func(s GroupState) { t.Error(name, s) }}})
 			if !errors.Is(err, ErrFailed) || errors.Is(err, ErrHalted) {
 				t.Error(name, err)
 			}
@@ -312,7 +312,7 @@ func TestConfig_Group_AHostAsksForTooLongAWait(t *testing.T) {
 		w := newWeb(t, 2, "ab", func(_ context.Context, item string) error {
 			time.Sleep(time.Second)
 			if host(item) == "a" {
-				return sluice.RetryAfter(errDown, 24*time.Hour)
+				return sluice.ThrottledFor(errDown, 24*time.Hour)
 			}
 			return nil
 		})
@@ -341,7 +341,7 @@ func TestConfig_Group_TheBatchEnds(t *testing.T) {
 		halt Halt
 		stop bool // else the context is canceled
 		want string
-		or   string // with Paced the next item may begin before the outcome of the last one is counted
+		or   string // with ExternalGate the next item may begin before the outcome of the last one is counted
 	}{
 		{"stop", Halt{}, true, "a 3 from 1 to 3; a unfinished 97 from 2.5 to 2.5", ""},
 		{"cancel", Halt{}, false, "a 2 from 1 to 2; a unfinished 98 from 2.5 to 2.5", ""},

@@ -41,7 +41,7 @@ func (r *run[In, Out]) recall() {
 	}
 	s := r.gate.Stats()
 	data := r.cfg.Log.learned[s.Name]
-	if data == nil || s.Learned != nil && s.Learned.Changes > 0 {
+	if data == nil || s.Learned != nil && s.Learned.Updates > 0 {
 		return
 	}
 	if err := r.gate.Restore(data); err != nil {
@@ -52,10 +52,10 @@ func (r *run[In, Out]) recall() {
 // note writes the changes of the learned limit since it was last written.
 func (r *run[In, Out]) note(end bool) {
 	s := r.gate.Stats()
-	if s.Learned == nil || s.Learned.Changes == r.lessons.changes || !end && time.Since(r.lessons.at) < noteEvery {
+	if s.Learned == nil || s.Learned.Updates == r.lessons.changes || !end && time.Since(r.lessons.at) < noteEvery {
 		return
 	}
-	r.lessons = lessons{s.Learned.Changes, time.Now()}
+	r.lessons = lessons{s.Learned.Updates, time.Now()}
 	if err := r.cfg.Log.append(lesson{r.gate.Snapshot(), s.Name}); err != nil {
 		r.stop(err, false)
 	}

@@ -34,7 +34,7 @@ func TestLog_KeepsWhatTheGateHasLearned(t *testing.T) {
 					return nil
 				}
 				refused.Add(1)
-				return sluice.RetryAfter(errors.New("429"), 0)
+				return sluice.ThrottledFor(errors.New("429"), 0)
 			}
 			name := filepath.Join(t.TempDir(), "log")
 			run := func(from, to int, stop bool) *sluice.Gate {

@@ -66,7 +66,7 @@ func TestMode(t *testing.T) {
 		var ran []string
 		err := ForEach(t.Context(), newGate(t, sluice.Config{}), slices.Values([]string{"a", "b", "c", "d"}),
 			func(_ context.Context, key string) error { ran = append(ran, key); return nil },
-			Config[string]{Log: log, Tally: &tally, Ahead: 1})
+			Config[string]{Log: log, Tally: &tally, ReadAhead: 1})
 		if got := strings.Join(ran, " "); got != want || err != nil {
 			t.Errorf("mode %d ran %s, want %s: %v", mode, got, want, err)
 		}
@@ -254,7 +254,7 @@ func TestLog_SkipsEndlessInput(t *testing.T) {
 		}
 	}
 	err := ForEach(t.Context(), newGate(t, sluice.Config{}), in, func(context.Context, string) error { t.Error("ran"); return nil },
-		Config[string]{Log: log, Stop: stop, Ending: func(error) { close(ending) }})
+		Config[string]{Log: log, Stop: stop, OnStop: func(error) { close(ending) }})
 	if !errors.Is(err, ErrStopped) || read != 100 {
 		t.Errorf("%v after %d items", err, read)
 	}
@@ -528,7 +528,7 @@ func TestStats_Repeated(t *testing.T) {
 		log := openLog(t, name, LogConfig{Mode: tt.mode})
 		var tally Tally
 		err := ForEach(t.Context(), gate, items, func(context.Context, string) error { return nil },
-			Config[string]{Log: log, Halt: Halt{Successes: tt.halt}, Tally: &tally, Ahead: 1})
+			Config[string]{Log: log, Halt: Halt{Successes: tt.halt}, Tally: &tally, ReadAhead: 1})
 		if err != nil && tt.halt == 0 {
 			t.Error(err)
 		}

@@ -40,16 +40,16 @@ type result[In, Out any] struct {
 	state state
 }
 
-// aheadUnlimited is the default of Config.Ahead for a gate without a limit: the calls in
+// aheadUnlimited is the default of Config.ReadAhead for a gate without a limit: the calls in
 // flight at 1,000 per second that take 1 s each.
 const aheadUnlimited = 1000
 
-// maxAhead is the largest Config.Ahead: that many goroutines take some gigabytes.
+// maxAhead is the largest Config.ReadAhead: that many goroutines take some gigabytes.
 const maxAhead = 1 << 20
 
 func begin[In, Out any](ctx context.Context, gate *sluice.Gate, in iter.Seq[In], f func(ctx context.Context, item In) (Out, error), cfg Config[In]) *run[In, Out] {
 	concurrency := int(min(gate.Stats().Concurrency, maxAhead/2))
-	ahead := cfg.Ahead
+	ahead := cfg.ReadAhead
 	if ahead == 0 {
 		if ahead = aheadUnlimited; concurrency > 0 {
 			ahead = 2 * concurrency
@@ -60,10 +60,10 @@ func begin[In, Out any](ctx context.Context, gate *sluice.Gate, in iter.Seq[In],
 	}
 	r := &run[In, Out]{
 		driver: driver{
-			gate: gate, policy: cfg.Retry, paced: cfg.Paced, halt: cfg.Halt,
-			tally: cmp.Or(cfg.Tally, new(Tally)), ending: cfg.Ending,
+			gate: gate, policy: cfg.Retry, paced: cfg.ExternalGate, halt: cfg.Halt,
+			tally: cmp.Or(cfg.Tally, new(Tally)), ending: cfg.OnStop,
 			grouped: cfg.Group != nil,
-			items:   newScheduler(cfg.Aside, cfg.Group != nil, cfg.Paced, concurrency, ahead),
+			items:   newScheduler(cfg.Suspend, cfg.Group != nil, cfg.ExternalGate, concurrency, ahead),
 		},
 		cfg: cfg, in: in, f: f,
 		room:      make(chan struct{}, ahead),
@@ -308,5 +308,5 @@ func (r *run[In, Out]) end() {
 	}
 }
 
-// errLeft is passed to Config.Ending if the loop was left.
+// errLeft is passed to Config.OnStop if the loop was left.
 var errLeft = errors.New("batch: the loop was left")

@@ -54,7 +54,7 @@ func killedChild() {
 	err = ForEach(context.Background(), gate, count(n), func(_ context.Context, i int) error {
 		_, err := begun.WriteString(strconv.Itoa(i) + "\n")
 		return err
-	}, Config[int]{Log: log, Key: strconv.Itoa, Ahead: childAhead})
+	}, Config[int]{Log: log, Key: strconv.Itoa, ReadAhead: childAhead})
 	if err := errors.Join(err, log.Close()); err != nil {
 		fmt.Println(err)
 		os.Exit(1)

@@ -29,7 +29,7 @@ type scheduler struct {
 	concurrency                  int // of the gate; 0: unlimited
 	grouped, paced               bool
 	ahead                        int
-	aside                        Aside
+	aside                        Suspend
 
 	groups map[string]*group
 	busy   list.List // of groups that use the gate, or could
@@ -44,9 +44,9 @@ type scheduler struct {
 	worksAt, otherAt time.Time // when that was, and when one of another group was before
 }
 
-// newScheduler returns a scheduler for items with groups, or without. Paced items may be
+// newScheduler returns a scheduler for items with groups, or without. ExternalGate items may be
 // delayed one by one; others wait for one gate, one after the other.
-func newScheduler(aside Aside, groups, paced bool, concurrency, ahead int) *scheduler {
+func newScheduler(aside Suspend, groups, paced bool, concurrency, ahead int) *scheduler {
 	s := &scheduler{aside: aside, groups: make(map[string]*group)}
 	s.ready = groupHeap{
 		at:   func(g *group) *int { return &g.readyAt },

@@ -243,7 +243,7 @@ func FuzzScheduler(f *testing.F) {
 		if len(events) > 300 {
 			return
 		}
-		s := newScheduler(Aside{After: int(after%16) + 1, Wait: wait}, true, true, int(concurrency%10), 100)
+		s := newScheduler(Suspend{After: int(after%16) + 1, Wait: wait}, true, true, int(concurrency%10), 100)
 		s.freshMost = 5 // so that it matters
 		m := &modelScheduler{s: s, groups: make(map[string]*modelGroup)}
 		now := time.Unix(1_000_000, 0)

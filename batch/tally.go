@@ -19,7 +19,7 @@ type Stats struct {
 	Retries int64 // attempts beyond the first of an item
 
 	// Queued counts the delays of first attempts, and Service the durations of attempts.
-	Queued, Service sluice.WaitTime
+	Queued, Service sluice.WaitHistogram
 }
 
 // A Tally counts the outcomes of one or more batches. Its zero value is ready to use. It is safe
@@ -75,10 +75,10 @@ func (t *Tally) finished(s state) {
 	}
 }
 
-// bucket returns the index at which a WaitTime counts d; 0 is for no wait.
+// bucket returns the index at which a WaitHistogram counts d; 0 is for no wait.
 func bucket(d time.Duration) int {
 	if d <= 0 {
 		return 0
 	}
-	return min(max(1, bits.Len64(uint64(d/time.Microsecond))), len(sluice.WaitTime{})-1)
+	return min(max(1, bits.Len64(uint64(d/time.Microsecond))), len(sluice.WaitHistogram{})-1)
 }

@@ -55,7 +55,7 @@ func BenchmarkGateDo(b *testing.B) {
 		})
 	})
 	b.Run("parts", func(b *testing.B) {
-		s, p := semaphore.NewWeighted(limit), limits.Must(pacer.New(sluice.Rate{Count: perNano, Per: time.Second}, pacer.Config{}))
+		s, p := semaphore.NewWeighted(limit), limits.Must(pacer.New(sluice.Rate{Count: perNano, Per: time.Second}))
 		each(b, func(n int) {
 			got := 0
 			for range n {

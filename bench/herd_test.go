@@ -69,7 +69,7 @@ func BenchmarkHerd(b *testing.B) {
 	})
 	b.Run("sluice", func(b *testing.B) {
 		herd(b, func(interval time.Duration) waitFunc {
-			p := limits.Must(pacer.New(limits.Rate{Count: 1, Per: interval}, pacer.Config{}))
+			p := limits.Must(pacer.New(limits.Rate{Count: 1, Per: interval}))
 			return func(ctx context.Context) error { return p.Acquire(ctx, 1) }
 		})
 	})

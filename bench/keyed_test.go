@@ -152,7 +152,7 @@ func takes(b *testing.B, keys int, format string, make func(b *testing.B) keyTak
 type sluiceKeys struct{ *leaky.Keyed[string] }
 
 func newSluiceKeys(b *testing.B) keyTaker {
-	k, err := leaky.NewKeyed[string](limits.Rate{Count: 1, Per: time.Hour, Burst: 1_000_000}, limits.KeyedConfig{})
+	k, err := leaky.NewKeyed[string](limits.Rate{Count: 1, Per: time.Hour, Burst: 1_000_000})
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -33,7 +33,7 @@ func BenchmarkPacerTry(b *testing.B) {
 	b.Run("granted", func(b *testing.B) {
 		b.Run("floor", floor)
 		b.Run("sluice", func(b *testing.B) {
-			p := limits.Must(pacer.New(limits.Rate{Count: perNano, Per: time.Second}, pacer.Config{}))
+			p := limits.Must(pacer.New(limits.Rate{Count: perNano, Per: time.Second}))
 			each(b, func(n int) { grants(b, try(p, n), n) })
 		})
 		b.Run("xtime", func(b *testing.B) {
@@ -55,7 +55,7 @@ func BenchmarkPacerTry(b *testing.B) {
 	b.Run("refused", func(b *testing.B) {
 		b.Run("floor", floor)
 		b.Run("sluice", func(b *testing.B) {
-			p := limits.Must(pacer.New(limits.Rate{Count: 1, Per: time.Hour}, pacer.Config{}))
+			p := limits.Must(pacer.New(limits.Rate{Count: 1, Per: time.Hour}))
 			p.TryAcquire(1)
 			each(b, func(n int) { refuses(b, try(p, n), n) })
 		})
@@ -138,7 +138,7 @@ func BenchmarkPacerReserve(b *testing.B) {
 	b.Run("now", func(b *testing.B) {
 		b.Run("floor", floor)
 		b.Run("sluice", func(b *testing.B) {
-			p := limits.Must(pacer.New(limits.Rate{Count: perNano, Per: time.Second}, pacer.Config{}))
+			p := limits.Must(pacer.New(limits.Rate{Count: perNano, Per: time.Second}))
 			each(b, func(n int) {
 				got := 0
 				for range n {
@@ -178,7 +178,7 @@ func BenchmarkPacerReserve(b *testing.B) {
 		b.Run("floor", floor)
 		b.Run("sluice", func(b *testing.B) {
 			renewed(b, func() *pacer.Pacer {
-				return limits.Must(pacer.New(limits.Rate{Count: 1, Per: time.Hour}, pacer.Config{}))
+				return limits.Must(pacer.New(limits.Rate{Count: 1, Per: time.Hour}))
 			},
 				func(current *atomic.Pointer[pacer.Pacer], n int) {
 					got := 0
@@ -218,7 +218,7 @@ func BenchmarkPacerReserve(b *testing.B) {
 	})
 	b.Run("cancel", func(b *testing.B) {
 		b.Run("sluice", func(b *testing.B) {
-			p := limits.Must(pacer.New(limits.Rate{Count: 1, Per: time.Hour}, pacer.Config{}))
+			p := limits.Must(pacer.New(limits.Rate{Count: 1, Per: time.Hour}))
 			p.TryAcquire(1)
 			each(b, func(n int) {
 				got := 0

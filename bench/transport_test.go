@@ -126,7 +126,7 @@ func BenchmarkTransportBare(b *testing.B) {
 	}
 	b.Run("client", func(b *testing.B) { roundTrips(b, do(base)) })
 	b.Run("sluice", func(b *testing.B) {
-		rt, err := sluicehttp.New(base, sluicehttp.Config{})
+		rt, err := sluicehttp.New(base)
 		if err != nil {
 			b.Fatal(err)
 		}

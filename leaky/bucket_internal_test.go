@@ -496,7 +496,7 @@ func real(q limits.Rate) taker {
 
 // oneKey is one key of a Keyed that is used with a rate of the call's own.
 func oneKey(q limits.Rate) taker {
-	k, err := NewKeyed[string](limits.Rate{Count: 1, Per: time.Hour, Burst: 1}, limits.KeyedConfig{})
+	k, err := NewKeyed[string](limits.Rate{Count: 1, Per: time.Hour, Burst: 1})
 	if err != nil {
 		panic(err)
 	}

@@ -161,12 +161,12 @@ func TestNew_ImpossibleRates(t *testing.T) {
 	} {
 		b := limits.Must(leaky.New(limits.Rate{Count: 1, Per: sec, Burst: 3}))
 		b.Take(1)
-		k, err := leaky.NewKeyed[int](limits.Rate{Count: 1, Per: sec, Burst: 3}, limits.KeyedConfig{})
+		k, err := leaky.NewKeyed[int](limits.Rate{Count: 1, Per: sec, Burst: 3})
 		if err != nil {
 			t.Fatal(err)
 		}
 		_, errNew := leaky.New(v.rate)
-		_, errKeyed := leaky.NewKeyed[string](v.rate, limits.KeyedConfig{})
+		_, errKeyed := leaky.NewKeyed[string](v.rate)
 		for name, err := range map[string]error{
 			"New": errNew, "NewKeyed": errKeyed,
 			"SetRate": b.SetRate(v.rate), "Keyed.SetRate": k.SetRate(v.rate),
@@ -198,7 +198,7 @@ func panicOf(f func()) (err error) {
 
 func TestBucket_NegativeNPanics(t *testing.T) {
 	b := limits.Must(leaky.New(limits.Rate{Count: 1, Per: sec, Burst: 1}))
-	k, err := leaky.NewKeyed[int](b.Rate(), limits.KeyedConfig{})
+	k, err := leaky.NewKeyed[int](b.Rate())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -229,7 +229,7 @@ func limiters(t *testing.T, q limits.Rate) map[string]limiter {
 	if err != nil {
 		t.Fatal(err)
 	}
-	k, err := leaky.NewKeyed[string](q, limits.KeyedConfig{})
+	k, err := leaky.NewKeyed[string](q)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -339,7 +339,7 @@ func TestBucket_Take_OfZeroWritesNothing(t *testing.T) {
 
 func TestBucket_Take_DoesNotAllocate(t *testing.T) {
 	b := limits.Must(leaky.New(limits.Rate{Count: 1, Per: time.Hour, Burst: 5}))
-	k, err := leaky.NewKeyed[string](b.Rate(), limits.KeyedConfig{})
+	k, err := leaky.NewKeyed[string](b.Rate())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -465,7 +465,7 @@ func TestQueue_OfAKey_TooManyKeys(t *testing.T) {
 func TestGate_OfABucket_ReturnsAndSettles(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		requests := limits.Must(leaky.New(limits.Rate{Count: 1, Per: sec, Burst: 10}))
-		tokens, err := leaky.NewKeyed[string](limits.Rate{Count: 10, Per: sec, Burst: 100}, limits.KeyedConfig{})
+		tokens, err := leaky.NewKeyed[string](limits.Rate{Count: 10, Per: sec, Burst: 100})
 		if err != nil {
 			t.Fatal(err)
 		}

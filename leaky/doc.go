@@ -8,7 +8,7 @@
 //		return fmt.Errorf("try again in %v", r.RetryAfter)
 //	}
 //
-// A bucket holds up to its capacity, the burst of the rate, and leaks Count units per
+// A bucket delays to its capacity, the burst of the rate, and leaks Count units per
 // Per. A call pours its n in if that fits and is rejected otherwise. It never waits, and a
 // rejection costs nothing.
 //

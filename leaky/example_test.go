@@ -46,7 +46,7 @@ func ExampleResult_Err() {
 
 func ExampleKeyed() {
 	type key struct{ user, action string }
-	k, err := leaky.NewKeyed[key](limits.Rate{Count: 1, Per: time.Minute, Burst: 2}, limits.KeyedConfig{})
+	k, err := leaky.NewKeyed[key](limits.Rate{Count: 1, Per: time.Minute, Burst: 2})
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -68,7 +68,7 @@ func ExampleKeyed() {
 
 // To unblock a key, return all that it can have taken.
 func ExampleKeyed_On() {
-	logins := limits.Must(leaky.NewKeyed[string](limits.Rate{Count: 1, Per: time.Hour, Burst: 2}, limits.KeyedConfig{}))
+	logins := limits.Must(leaky.NewKeyed[string](limits.Rate{Count: 1, Per: time.Hour, Burst: 2}))
 	for range 3 {
 		fmt.Println(logins.Take("ann", 1).Allowed())
 	}

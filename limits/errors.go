@@ -23,8 +23,8 @@ var (
 	// ErrQueueFull reports that the queue has MaxWaiting callers already.
 	ErrQueueFull = errors.New("sluice: too many callers are waiting")
 
-	// ErrCancelled reports the use of a reservation that was canceled.
-	ErrCancelled = errors.New("sluice: reservation was cancelled")
+	// ErrCanceled reports the use of a reservation that was canceled.
+	ErrCanceled = errors.New("sluice: reservation was canceled")
 
 	// ErrTooManyKeys reports a new key when MaxKeys keys are remembered already.
 	ErrTooManyKeys = errors.New("sluice: too many keys")

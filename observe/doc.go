@@ -22,10 +22,10 @@ import (
 	"github.com/sluice-go/sluice"
 )
 
-// All returns an observer that passes each event to observers, in order. Nil observers are
+// Multi returns an observer that passes each event to observers, in order. Nil observers are
 // left out; if none remains, All returns nil. If one panics, the event does not reach
 // those after it.
-func All(observers ...sluice.Observer) sluice.Observer {
+func Multi(observers ...sluice.Observer) sluice.Observer {
 	var all []sluice.Observer
 	for _, o := range observers {
 		if o != nil {

@@ -34,7 +34,7 @@ func ExampleNewLogger() {
 	gate.Resume()
 	// Output:
 	// level=WARN msg="gate paused" gate=api why="429 Too Many Requests"
-	// level=WARN msg="call refused" gate=api n=1 reason=deadline
+	// level=WARN msg="call rejected" gate=api n=1 reason=deadline
 	// level=INFO msg="gate resumed" gate=api left_out=99
 }
 
@@ -50,12 +50,12 @@ func ExampleVars() {
 	gate.Do(context.Background(), func(context.Context) error { return nil })
 	fmt.Println(expvar.Get("gates"))
 	// Output:
-	// [{"name":"api","in_flight":0,"pacing":0,"waiting":0,"limited_by":"","concurrency":8,"rate":"5000/h","retry_tokens":100,"granted":1,"refused":{"busy":0,"deadline":0,"cancelled":0,"too_large":0,"queue_full":0,"closed":0,"other":0},"retried":0,"stranded":0,"wait":{"p50":0,"p90":0,"p99":0}}]
+	// [{"name":"api","in_flight":0,"pacing":0,"waiting":0,"limited_by":"","concurrency":8,"rate":"5000/h","retry_tokens":100,"admitted":1,"rejected":{"busy":0,"deadline":0,"canceled":0,"too_large":0,"queue_full":0,"closed":0,"other":0},"retried":0,"unreturned":0,"wait":{"p50":0,"p90":0,"p99":0}}]
 }
 
 // The gates of a Transport.
 func ExampleVars_transport() {
-	transport, err := sluicehttp.New(nil, sluicehttp.Config{})
+	transport, err := sluicehttp.New(nil)
 	if err != nil {
 		panic(err)
 	}
@@ -70,22 +70,22 @@ func ExampleVars_transport() {
 }
 
 // A Logger and a function.
-func ExampleAll() {
+func ExampleMulti() {
 	log := observe.NewLogger(slog.New(slog.DiscardHandler))
 	failed := func(e sluice.Event) {
 		if e.Kind == sluice.EventRetried {
 			fmt.Println("attempt", e.Attempt, "failed:", e.Err)
 		}
 	}
-	gate, _ := sluice.New(sluice.Config{Name: "api", Observer: observe.All(log, failed)})
+	gate, _ := sluice.New(sluice.Config{Name: "api", Observer: observe.Multi(log, failed)})
 
 	answers := []error{errors.New("500 Internal Server Error"), nil}
 	policy := sluice.RetryPolicy{Backoff: sluice.Constant(time.Millisecond)}
-	err := sluice.Retry(context.Background(), gate, policy, func(context.Context) error {
+	err := sluice.Retry(context.Background(), gate, func(context.Context) error {
 		answer := answers[0]
 		answers = answers[1:]
 		return answer
-	})
+	}, policy)
 	fmt.Println(err)
 	// Output:
 	// attempt 1 failed: 500 Internal Server Error

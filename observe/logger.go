@@ -35,8 +35,8 @@ func defaultLevel(e sluice.Event) slog.Level {
 	switch e.Kind {
 	case sluice.EventPaused:
 		return slog.LevelWarn
-	case sluice.EventRefused:
-		if e.Reason != "busy" && e.Reason != "cancelled" {
+	case sluice.EventRejected:
+		if e.Reason != "busy" && e.Reason != "canceled" {
 			return slog.LevelWarn
 		}
 	case sluice.EventRetried, sluice.EventResumed, sluice.EventLearned:
@@ -67,7 +67,7 @@ type line struct {
 // lines: if 1,000 calls are rejected in a second because a gate is paused, it writes one line.
 //
 //	WARN gate paused gate=api wait=1m0s until=2026-11-21T12:01:00Z why="429 Too Many Requests"
-//	WARN call refused gate=api n=1 reason=deadline err="sluice: api: would have to wait 1m0s for the pause (429 Too Many Requests), until 12:01:00, 5s were allowed" left_out=999
+//	WARN call rejected gate=api n=1 reason=deadline err="sluice: api: would have to wait 1m0s for the pause (429 Too Many Requests), until 12:01:00, 5s were allowed" left_out=999
 //	DEBUG call queued gate=api n=1 wait=1m0s until=2026-11-21T12:01:00Z why="waits for the pause (429 Too Many Requests), until 12:01:00"
 //	INFO limit learned gate=api now="tracking: 19.4/s, 18.9/s proven, 20.3/s refuted (measured between refusals)"
 //
@@ -119,8 +119,8 @@ func waitOf(e sluice.Event, now time.Time) string {
 
 var messages = map[sluice.EventKind]string{
 	sluice.EventQueued:   "call queued",
-	sluice.EventGranted:  "call granted",
-	sluice.EventRefused:  "call refused",
+	sluice.EventAdmitted: "call admitted",
+	sluice.EventRejected: "call rejected",
 	sluice.EventPaused:   "gate paused",
 	sluice.EventResumed:  "gate resumed",
 	sluice.EventRetried:  "call to be retried",
@@ -156,7 +156,7 @@ func (l *logger) observe(e sluice.Event) {
 	}
 	if e.Wait != 0 {
 		r.AddAttrs(slog.Duration("wait", e.Wait))
-		if e.Kind != sluice.EventGranted { // which has waited
+		if e.Kind != sluice.EventAdmitted { // which has waited
 			r.AddAttrs(slog.Time("until", now.Add(e.Wait)))
 		}
 	}

@@ -65,11 +65,11 @@ func TestNewLogger_Lines(t *testing.T) {
 		l, p := newLog(t, slog.LevelDebug, observe.LoggerConfig{})
 		for _, e := range []sluice.Event{
 			{Kind: sluice.EventQueued, Gate: "g", N: 1},
-			{Kind: sluice.EventGranted, Gate: "g", N: 2, Wait: time.Second},
+			{Kind: sluice.EventAdmitted, Gate: "g", N: 2, Wait: time.Second},
 			{Kind: sluice.EventReleased, Gate: "g", N: 2, Held: time.Minute},
-			{Kind: sluice.EventRefused, Gate: "g", N: 3, Reason: "busy"},
-			{Kind: sluice.EventRefused, Gate: "g", N: 3, Reason: "cancelled", Err: context.Canceled},
-			{Kind: sluice.EventRefused, Gate: "g", N: 3, Reason: "closed", Err: limits.ErrClosed},
+			{Kind: sluice.EventRejected, Gate: "g", N: 3, Reason: "busy"},
+			{Kind: sluice.EventRejected, Gate: "g", N: 3, Reason: "canceled", Err: context.Canceled},
+			{Kind: sluice.EventRejected, Gate: "g", N: 3, Reason: "closed", Err: limits.ErrClosed},
 			{Kind: sluice.EventPaused, Gate: "g", Wait: time.Hour, Why: "429"},
 			{Kind: sluice.EventResumed, Gate: "g"},
 			{Kind: sluice.EventRetried, Gate: "g", Wait: time.Second, Attempt: 2, Err: errors.New("500")},
@@ -80,11 +80,11 @@ func TestNewLogger_Lines(t *testing.T) {
 		}
 		p.want(t,
 			"DEBUG call queued gate=g n=1",
-			"DEBUG call granted gate=g n=2 wait=1s",
+			"DEBUG call admitted gate=g n=2 wait=1s",
 			"DEBUG call released gate=g n=2 held=1m0s",
-			"DEBUG call refused gate=g n=3 reason=busy",
-			"DEBUG call refused gate=g n=3 reason=cancelled err=context canceled",
-			"WARN call refused gate=g n=3 reason=closed err=sluice: closed",
+			"DEBUG call rejected gate=g n=3 reason=busy",
+			"DEBUG call rejected gate=g n=3 reason=canceled err=context canceled",
+			"WARN call rejected gate=g n=3 reason=closed err=sluice: closed",
 			"WARN gate paused gate=g wait=1h0m0s until=1h0m0s why=429",
 			"INFO gate resumed gate=g",
 			"INFO call to be retried gate=g attempt=2 wait=1s until=1s err=500",
@@ -105,14 +105,14 @@ func TestNewLogger_LimitsSimilarLines(t *testing.T) {
 		}
 		pause("b", "x")
 		l(sluice.Event{Kind: sluice.EventQueued, Gate: "a"}) // not wanted: not left out either
-		l(sluice.Event{Kind: sluice.EventRefused, Gate: "a", Reason: "closed"})
-		l(sluice.Event{Kind: sluice.EventRefused, Gate: "a", Reason: "deadline"})
+		l(sluice.Event{Kind: sluice.EventRejected, Gate: "a", Reason: "closed"})
+		l(sluice.Event{Kind: sluice.EventRejected, Gate: "a", Reason: "deadline"})
 		p.want(t,
 			"WARN gate paused gate=a wait=1s until=1s why=0",
 			"WARN gate paused gate=a wait=1s until=1s why=1",
 			"WARN gate paused gate=b wait=1s until=1s why=x left_out=3",
-			"WARN call refused gate=a reason=closed",
-			"WARN call refused gate=a reason=deadline",
+			"WARN call rejected gate=a reason=closed",
+			"WARN call rejected gate=a reason=deadline",
 		)
 		time.Sleep(time.Second - 1)
 		pause("a", "too soon")
@@ -156,7 +156,7 @@ func TestNewLogger_LearnedByAGate(t *testing.T) {
 			g.Do(bg, func(context.Context) error {
 				time.Sleep(100 * time.Millisecond)
 				if i == 19 {
-					return sluice.RetryAfter(errors.New("429"), time.Second)
+					return sluice.ThrottledFor(errors.New("429"), time.Second)
 				}
 				return nil
 			})

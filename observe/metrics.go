@@ -62,7 +62,7 @@ func eventMetrics() []Metric {
 		return func(e sluice.Event) float64 { return of(e).Seconds() }
 	}
 	reasons := []string{}
-	for reason := range (sluice.Refusals{}).All() {
+	for reason := range (sluice.Rejections{}).All() {
 		reasons = append(reasons, reason)
 	}
 	return []Metric{
@@ -70,7 +70,7 @@ func eventMetrics() []Metric {
 			Prometheus: "queue_duration_seconds", OTel: "queue.duration", Unit: "s", Kind: "histogram",
 			Help:    "Time that granted calls waited.",
 			Buckets: slices.Clone(buckets),
-			Event:   by{sluice.EventGranted: seconds(func(e sluice.Event) time.Duration { return e.Wait })},
+			Event:   by{sluice.EventAdmitted: seconds(func(e sluice.Event) time.Duration { return e.Wait })},
 		}, {
 			Prometheus: "call_duration_seconds", OTel: "call.duration", Unit: "s", Kind: "histogram",
 			Help:    "Time that calls were in flight.",
@@ -79,21 +79,21 @@ func eventMetrics() []Metric {
 		}, {
 			Prometheus: "calls_in_flight", OTel: "active_calls", Unit: "{call}", Kind: "sum",
 			Help:  "Calls in flight.",
-			Event: by{sluice.EventGranted: each(1), sluice.EventReleased: each(-1)},
+			Event: by{sluice.EventAdmitted: each(1), sluice.EventReleased: each(-1)},
 		}, {
 			Prometheus: "calls_admitted_total", OTel: "admitted_calls", Unit: "{call}", Kind: "counter",
 			Help:  "Admitted calls.",
-			Event: by{sluice.EventGranted: each(1)},
+			Event: by{sluice.EventAdmitted: each(1)},
 		}, {
 			Prometheus: "calls_queued_total", OTel: "queued_calls", Unit: "{call}", Kind: "counter",
 			Help:  "Calls that had to wait.",
 			Event: by{sluice.EventQueued: each(1)},
 		}, {
-			Prometheus: "calls_refused_total", OTel: "refused_calls", Unit: "{call}", Kind: "counter",
+			Prometheus: "calls_rejected_total", OTel: "rejected_calls", Unit: "{call}", Kind: "counter",
 			Label: "reason", Attribute: "error.type",
 			Values: reasons, MaxValues: len(reasons) - 1, // without "other", which has the reasons of later versions
 			Help:  "Refused calls, by reason.",
-			Event: by{sluice.EventRefused: each(1)},
+			Event: by{sluice.EventRejected: each(1)},
 		}, {
 			Prometheus: "retries_total", OTel: "retries", Unit: "{retry}", Kind: "counter",
 			Help:  "Retries.",
@@ -103,7 +103,7 @@ func eventMetrics() []Metric {
 			Help:  "Pauses, and extensions of a pause.",
 			Event: by{sluice.EventPaused: each(1)},
 		}, {
-			Prometheus: "learned_changes_total", OTel: "learned.changes", Unit: "{change}", Kind: "counter",
+			Prometheus: "learned_updates_total", OTel: "learned.updates", Unit: "{change}", Kind: "counter",
 			Label: "reason", Attribute: "sluice.learned.reason",
 			MaxValues: 20, // more than there are reasons to learn
 			Help:      "Changes of what is learned about the limit of the server, by reason.",
@@ -206,9 +206,9 @@ func learnedMetrics() []Metric {
 			func(l *LearnedTotals) (float64, bool) { return known(l.Pace) }),
 		unit("learned_rate", "learned.rate", "1/s", "Rate that the server is believed to grant, per second.",
 			func(l *LearnedTotals) (float64, bool) { return known(l.Rate) }),
-		unit("learned_proven_rate", "learned.proven_rate", "1/s", "Lower bound of the rate that the server grants, per second.",
+		unit("learned_accepted_rate", "learned.accepted_rate", "1/s", "Lower bound of the rate that the server grants, per second.",
 			func(l *LearnedTotals) (float64, bool) { return known(l.Proven) }),
-		unit("learned_refuted_rate", "learned.refuted_rate", "1/s", "Upper bound of the rate that the server grants, per second.",
+		unit("learned_throttled_rate", "learned.throttled_rate", "1/s", "Upper bound of the rate that the server grants, per second.",
 			func(l *LearnedTotals) (float64, bool) { return known(l.Refuted) }),
 		unit("learned_share", "learned.share", "1", "Part of the learned limit that the gate may use.",
 			func(l *LearnedTotals) (float64, bool) { return known(l.Share) }),
@@ -216,7 +216,7 @@ func learnedMetrics() []Metric {
 			func(l *LearnedTotals) (float64, bool) { return float64(l.Peers), l.Share > 0 }),
 		unit("learned_concurrency", "learned.concurrency", "{call}", "Learned bound of the calls in flight.",
 			func(l *LearnedTotals) (float64, bool) { return known(float64(l.Concurrency)) }),
-		unit("learned_refusals", "learned.refusals", "{call}", "Calls that the server refused.",
+		unit("learned_throttled", "learned.throttled", "{call}", "Calls that the server refused.",
 			func(l *LearnedTotals) (float64, bool) { return float64(l.Refusals), true }),
 		{
 			Prometheus: "blocked", OTel: "blocked_gates", Unit: "{gate}", Kind: "sum",

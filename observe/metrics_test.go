@@ -12,7 +12,7 @@ import (
 // Each metric has its own name for both exporters, a unit, a help, a kind, and at most one way
 // to be read; those of Totals have one value for a gate that does everything.
 func TestMetrics(t *testing.T) {
-	learned := sluice.Learned{Pace: 1, Rate: 1, Proven: 1, Refuted: 1, Share: 1, Peers: 1, Concurrency: 1}
+	learned := sluice.Learned{Pace: 1, Rate: 1, AcceptedRate: 1, ThrottledRate: 1, Share: 1, Peers: 1, Concurrency: 1}
 	busy := sluice.Stats{
 		Rate: sluice.Rate{Count: 1, Per: time.Second}, Concurrency: 1, Waiting: 1, LimitedBy: "rate", Learned: &learned,
 	}

@@ -17,8 +17,8 @@ type Totals struct {
 
 	OldestWait time.Duration // of the call that has waited longest
 
-	Rate        float64 // in force, per second; 0 if no gate has one
-	Concurrency int64   // in force; 0 if no gate has one
+	Rate        float64 // that applies, per second; 0 if no gate has one
+	Concurrency int64   // that applies; 0 if no gate has one
 
 	Paused      int           // gates that are paused
 	PauseLeft   time.Duration // until the longest pause ends
@@ -100,11 +100,11 @@ func (t *Totals) addLearned(l sluice.Learned) {
 		}
 		sum.Pace += of.Pace
 		sum.Rate += of.Rate
-		sum.Proven += of.Proven
-		sum.Refuted += of.Refuted
+		sum.Proven += of.AcceptedRate
+		sum.Refuted += of.ThrottledRate
 		sum.Share += of.Share
 		sum.Peers += of.Peers
 		sum.Concurrency += of.Concurrency
-		sum.Refusals += of.Refusals
+		sum.Refusals += of.Throttled
 	}
 }

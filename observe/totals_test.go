@@ -21,15 +21,15 @@ func TestSum(t *testing.T) {
 				Name: "a1", InFlight: 2, Pacing: 1, Waiting: 3, LimitedBy: limits.ByRate, RetryTokens: 4, OldestWait: 2 * time.Second,
 				Rate: sluice.Rate{Count: 3, Per: 2 * time.Second}, Concurrency: 8,
 				PausedUntil: time.Now().Add(3 * time.Second),
-				Learned:     &sluice.Learned{Pace: 19, Rate: 20, Proven: 18, Refuted: 21, Concurrency: 5, Refusals: 3, Blocked: true, Share: .5, Peers: 2},
+				Learned:     &sluice.Learned{Pace: 19, Rate: 20, AcceptedRate: 18, ThrottledRate: 21, Concurrency: 5, Throttled: 3, Blocked: true, Share: .5, Peers: 2},
 			},
 			{
 				Name: "a2", InFlight: 1, Waiting: 1, LimitedBy: limits.ByRate, Rate: sluice.Rate{Count: 1, Per: time.Second},
-				PausedUntil: time.Now().Add(time.Second), Learned: &sluice.Learned{Pace: 1, Refusals: 1},
+				PausedUntil: time.Now().Add(time.Second), Learned: &sluice.Learned{Pace: 1, Throttled: 1},
 			},
 			{Name: "a3", Waiting: 1, OldestWait: time.Minute, LimitedBy: limits.ByConcurrency},
 			{Name: "a4", Learned: &sluice.Learned{Unit: "tokens", Pace: 1000, Blocked: true, Units: []sluice.Learned{
-				{Unit: "tokens", Pace: 1000, Refusals: 2, Share: .125}, {Unit: sluice.Calls, Pace: 5, Refusals: 4, Share: .25, Peers: 3},
+				{Unit: "tokens", Pace: 1000, Throttled: 2, Share: .125}, {Unit: sluice.Calls, Pace: 5, Throttled: 4, Share: .25, Peers: 3},
 			}}},
 			{Name: "b"},
 		})

@@ -16,7 +16,7 @@ import (
 // It is a JSON array with an object for each gate; several gates may have the same name. Durations
 // are in seconds, and times in RFC 3339. Values that do not apply, such as the end of a pause, are
 // left out; so is "learned" for a gate that has learned nothing. "wait" has quantiles of the time
-// that admitted calls waited, see [sluice.WaitTime.Quantile].
+// that admitted calls waited, see [sluice.WaitHistogram.Quantile].
 func Vars(gates iter.Seq[sluice.Stats]) fmt.Stringer { return variable(gates) }
 
 type variable iter.Seq[sluice.Stats]
@@ -55,10 +55,10 @@ type vars struct {
 	LastError   string    `json:"last_error,omitzero"`
 	LastErrorAt time.Time `json:"last_error_at,omitzero"`
 
-	Granted  uint64  `json:"granted"`
-	Refused  refused `json:"refused"`
+	Granted  uint64  `json:"admitted"`
+	Refused  refused `json:"rejected"`
 	Retried  uint64  `json:"retried"`
-	Stranded uint64  `json:"stranded"`
+	Stranded uint64  `json:"unreturned"`
 	Wait     waits   `json:"wait"`
 }
 
@@ -68,15 +68,15 @@ type learned struct {
 	Phase       string    `json:"phase"`
 	Pace        float64   `json:"pace,omitzero"`
 	Rate        float64   `json:"rate,omitzero"`
-	Proven      float64   `json:"proven,omitzero"`
-	Refuted     float64   `json:"refuted,omitzero"`
+	Proven      float64   `json:"accepted_rate,omitzero"`
+	Refuted     float64   `json:"throttled_rate,omitzero"`
 	Share       float64   `json:"share,omitzero"`
 	Peers       int64     `json:"peers,omitzero"`
 	Concurrency int64     `json:"concurrency,omitzero"`
 	Window      string    `json:"window,omitzero"`
 	Blocked     bool      `json:"blocked"`
 	Pause       seconds   `json:"pause,omitzero"`
-	Refusals    uint64    `json:"refusals"`
+	Refusals    uint64    `json:"throttled"`
 	Ignored     uint64    `json:"ignored"`
 	Changes     uint64    `json:"changes"`
 	Changed     time.Time `json:"changed,omitzero"`
@@ -87,7 +87,7 @@ type learned struct {
 type refused struct {
 	Busy      uint64 `json:"busy"`
 	Deadline  uint64 `json:"deadline"`
-	Cancelled uint64 `json:"cancelled"`
+	Canceled  uint64 `json:"canceled"`
 	TooLarge  uint64 `json:"too_large"`
 	QueueFull uint64 `json:"queue_full"`
 	Closed    uint64 `json:"closed"`
@@ -109,9 +109,9 @@ func ofLearned(l *sluice.Learned) *learned {
 		return nil
 	}
 	v := &learned{
-		Unit: string(l.Unit), Phase: l.Phase, Pace: l.Pace, Rate: l.Rate, Proven: l.Proven, Refuted: l.Refuted,
-		Share: l.Share, Peers: l.Peers, Concurrency: l.Concurrency, Blocked: l.Blocked, Pause: in(l.Pause),
-		Refusals: l.Refusals, Ignored: l.Ignored, Changes: l.Changes, Changed: l.Changed, Why: l.Why,
+		Unit: string(l.Unit), Phase: l.Phase, Pace: l.Pace, Rate: l.Rate, Proven: l.AcceptedRate, Refuted: l.ThrottledRate,
+		Share: l.Share, Peers: l.Peers, Concurrency: l.Concurrency, Blocked: l.Blocked, Pause: in(l.ThrottleCost),
+		Refusals: l.Throttled, Ignored: l.Ignored, Changes: l.Updates, Changed: l.UpdatedAt, Why: l.Why,
 	}
 	if l.Window != (sluice.Rate{}) {
 		v.Window = l.Window.String()
@@ -140,10 +140,10 @@ func of(s sluice.Stats) vars {
 		Learned:     ofLearned(s.Learned),
 		PausedUntil: s.PausedUntil,
 		PausedWhy:   s.PausedWhy,
-		Granted:     s.Granted,
-		Refused:     refused(s.Refused),
+		Granted:     s.Admitted,
+		Refused:     refused(s.Rejected),
 		Retried:     s.Retried,
-		Stranded:    s.Stranded,
+		Stranded:    s.Unreturned,
 		Wait:        waits{in(s.Waits.Quantile(0.5)), in(s.Waits.Quantile(0.9)), in(s.Waits.Quantile(0.99))},
 	}
 }

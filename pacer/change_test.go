@@ -45,7 +45,7 @@ func TestPacer_SetRate_ReachesWaiters(t *testing.T) {
 	for name, c := range change {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				p, l := limits.Must(pacer.New(limits.Rate{Count: 10, Per: time.Second}, pacer.Config{})), synclog.New()
+				p, l := limits.Must(pacer.New(limits.Rate{Count: 10, Per: time.Second})), synclog.New()
 				var want []synclog.Left
 				for i, at := range c.want {
 					l.Call(i, func() error { return p.Acquire(bg, 1) })
@@ -68,7 +68,7 @@ func TestPacer_SetRate_FailsWaitersWithoutTime(t *testing.T) {
 	for name, change := range change {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				p, l := limits.Must(pacer.New(limits.Rate{Count: 10, Per: time.Second}, pacer.Config{})), synclog.New()
+				p, l := limits.Must(pacer.New(limits.Rate{Count: 10, Per: time.Second})), synclog.New()
 				ctx, cancel := context.WithTimeout(bg, 500*ms)
 				defer cancel()
 				p.TryAcquire(1)
@@ -97,7 +97,7 @@ func TestPacer_SetRate_FailsWaitersWithoutTime(t *testing.T) {
 // before them.
 func TestPacer_SetRate_FailsNoMoreThanItMust(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p, l := limits.Must(pacer.New(limits.Rate{Count: 10, Per: time.Second}, pacer.Config{})), synclog.New()
+		p, l := limits.Must(pacer.New(limits.Rate{Count: 10, Per: time.Second})), synclog.New()
 		p.TryAcquire(1)
 		for i, most := range []time.Duration{2 * time.Second, 500 * ms, 2 * time.Second, 2 * time.Second, 3 * time.Second} {
 			l.Call(i, func() error { return p.AcquireWithin(bg, 1, most) })

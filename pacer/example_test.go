@@ -12,7 +12,7 @@ import (
 
 // Three calls, one every 2 ms: the third leaves 4 ms after the first.
 func Example() {
-	p := limits.Must(pacer.New(limits.Rate{Count: 500, Per: time.Second}, pacer.Config{}))
+	p := limits.Must(pacer.New(limits.Rate{Count: 500, Per: time.Second}))
 	ctx := context.Background()
 	start := time.Now()
 	for range 3 {
@@ -27,7 +27,7 @@ func Example() {
 }
 
 func ExamplePacer_AcquireWithin() {
-	p := limits.Must(pacer.New(limits.Rate{Count: 1, Per: time.Hour}, pacer.Config{}))
+	p := limits.Must(pacer.New(limits.Rate{Count: 1, Per: time.Hour}))
 	ctx := context.Background()
 	fmt.Println(p.AcquireWithin(ctx, 1, time.Second))
 
@@ -46,7 +46,7 @@ func ExamplePacer_AcquireWithin() {
 // Reservations are places in the queue. A caller that gives one back lets the others
 // move up.
 func ExamplePacer_Reserve() {
-	p := limits.Must(pacer.New(limits.Rate{Count: 1, Per: time.Minute}, pacer.Config{}))
+	p := limits.Must(pacer.New(limits.Rate{Count: 1, Per: time.Minute}))
 	now, next, last := p.Reserve(1), p.Reserve(1), p.Reserve(1)
 	show := func() {
 		for name, r := range map[string]pacer.Reservation{"now": now, "next": next, "last": last} {
@@ -72,14 +72,14 @@ func ExamplePacer_Reserve() {
 // A burst is how many calls may go together after a time of idleness. A new
 // pacer has nothing stored.
 func ExampleNew() {
-	p, err := pacer.New(limits.Rate{Count: 1, Per: time.Hour, Burst: 3}, pacer.Config{})
+	p, err := pacer.New(limits.Rate{Count: 1, Per: time.Hour, Burst: 3})
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
 	fmt.Println(p.TryAcquire(1), p.TryAcquire(1))
 
-	_, err = pacer.New(limits.Rate{Count: 1, Per: time.Hour, Burst: -3}, pacer.Config{})
+	_, err = pacer.New(limits.Rate{Count: 1, Per: time.Hour, Burst: -3})
 	fmt.Println(err)
 	// Output:
 	// true false

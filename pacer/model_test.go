@@ -226,7 +226,7 @@ func runHistory(t *testing.T, data []byte) {
 	}
 	rate := fuzzRates[next(len(fuzzRates))]
 	kind := next(6)
-	cfg := []pacer.Config{{}, {CatchUp: -1}, {}, {}, {MaxWaiting: 3}, {MaxWaiting: 5}}[kind]
+	cfg := []pacer.Config{{}, {MaxCatchUp: -1}, {}, {}, {MaxWaiting: 3}, {MaxWaiting: 5}}[kind]
 	rate.Burst = []int64{0, 0, 3, 5, 0, 2}[kind]
 	burst := func() int64 { return rate.Burst }
 	if kind == 3 { // each rate has another
@@ -352,7 +352,7 @@ func runHistory(t *testing.T, data []byte) {
 			if e := pick(); e != nil && e.r != (pacer.Reservation{}) {
 				want := !e.over
 				if want {
-					m.drop(e, limits.ErrCancelled)
+					m.drop(e, limits.ErrCanceled)
 					m.settle()
 				}
 				if got := e.r.Cancel(); got != want {

@@ -76,10 +76,10 @@ type Pacer struct {
 
 // Config configures a [Pacer], in addition to its rate. The zero Config is usual.
 type Config struct {
-	// CatchUp is the time that the following calls may catch up when a caller is woken late,
+	// MaxCatchUp is the time that the following calls may catch up when a caller is woken late,
 	// because timers are late or the machine stalls. They come closer together: a millisecond, or a
-	// Grain, is caught up immediately, the rest at twice the rate. Anything beyond CatchUp is
-	// forfeit. In any window W at most B + (W + CatchUp)/T + n − 1 units start: T is the interval,
+	// TimerResolution, is caught up immediately, the rest at twice the rate. Anything beyond MaxCatchUp is
+	// forfeit. In any window W at most B + (W + MaxCatchUp)/T + n − 1 units start: T is the interval,
 	// B the burst, n the largest cost.
 	//
 	// 0 means 50 ms, which keeps the rate true on machines that stall now and then. If a
@@ -87,16 +87,16 @@ type Config struct {
 	// lower. Negative means strict: without a burst no gap is ever shorter than the
 	// interval, and the delivered rate falls short of the configured one by however late
 	// callers are woken. The lateness of a caller itself is never caught up.
-	CatchUp time.Duration
+	MaxCatchUp time.Duration
 
-	// Grain is the time by which calls may be woken late to save processor time. Those whose slots
+	// TimerResolution is the time by which calls may be woken late to save processor time. Those whose slots
 	// come within a grain may start together at the end of it; no call starts before its slot, and
 	// the rate stays true. 0 means 1 ms: calls are as even as with Go's timers, and cost no more.
 	// Less than 1 ms, or negative for none, wakes calls exactly: on Linux they start within about
-	// 50 µs of their slots, which takes half of a processor at 20,000/s. So does a CatchUp below 2
+	// 50 µs of their slots, which takes half of a processor at 20,000/s. So does a MaxCatchUp below 2
 	// ms, because lateness would not be caught up. In a testing/synctest bubble calls start exactly
 	// at their slots, whatever the grain.
-	Grain time.Duration
+	TimerResolution time.Duration
 
 	// WarmUp makes the pacer start slowly, for services that must warm up before
 	// they can take the full rate. The interval is at first three times as long; at
@@ -127,7 +127,7 @@ func New(rate limits.Rate, options ...Config) (*Pacer, error) {
 	if err := rate.Check(); err != nil { // the zero Rate too: a pacer has a rate
 		return nil, fmt.Errorf("pacer: %w", err)
 	}
-	s, err := schedule.New(schedule.Config{Rate: rate, CatchUp: cfg.CatchUp, Grain: cfg.Grain, WarmUp: cfg.WarmUp})
+	s, err := schedule.New(schedule.Config{Rate: rate, MaxCatchUp: cfg.MaxCatchUp, TimerResolution: cfg.TimerResolution, WarmUp: cfg.WarmUp})
 	if err != nil {
 		return nil, fmt.Errorf("pacer: %w", err)
 	}
@@ -234,7 +234,7 @@ func (p *Pacer) PauseUntil(t time.Time) {
 	p.queue.Change(func(now time.Duration) { p.schedule.PauseUntil(p.queue.Instant(now, t)) })
 }
 
-// Resume ends a pause now. Waiting callers leave one interval apart.
+// Resume ends a pause now. Waiting callers start one interval apart.
 func (p *Pacer) Resume() {
 	p.queue.Adjust(func(now time.Duration) (later bool) {
 		p.schedule.Resume(now)

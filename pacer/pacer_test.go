@@ -37,7 +37,7 @@ func mustNew(t *testing.T, rate limits.Rate, cfg pacer.Config) *pacer.Pacer {
 
 func TestPacer_Acquire_OneIntervalApartInOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p, l := limits.Must(pacer.New(limits.Rate{Count: 10, Per: time.Second}, pacer.Config{})), synclog.New()
+		p, l := limits.Must(pacer.New(limits.Rate{Count: 10, Per: time.Second})), synclog.New()
 		var want []synclog.Left
 		for i := range 64 {
 			l.Call(i, func() error { return p.Acquire(bg, 1) })
@@ -53,7 +53,7 @@ func TestPacer_Acquire_OneIntervalApartInOrder(t *testing.T) {
 
 func TestPacer_Acquire_CostIsPaidAfterwards(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p, l := limits.Must(pacer.New(limits.Rate{Count: 10, Per: time.Second}, pacer.Config{})), synclog.New()
+		p, l := limits.Must(pacer.New(limits.Rate{Count: 10, Per: time.Second})), synclog.New()
 		for i, n := range []int64{1, 5, 1, 0, 2, 1} {
 			l.Call(i, func() error { return p.Acquire(bg, n) })
 		}
@@ -73,7 +73,7 @@ func TestPacer_Acquire_CostIsPaidAfterwards(t *testing.T) {
 // (golang/go#56924).
 func TestPacer_Acquire_CancelledCallersLeaveNoHole(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p, l := limits.Must(pacer.New(limits.Rate{Count: 10, Per: time.Second}, pacer.Config{})), synclog.New()
+		p, l := limits.Must(pacer.New(limits.Rate{Count: 10, Per: time.Second})), synclog.New()
 		l.Call(0, func() error { return p.Acquire(bg, 1) })
 		ctx, cancel := context.WithCancel(bg)
 		var waiting sync.WaitGroup
@@ -99,7 +99,7 @@ func TestPacer_Acquire_CancelledCallersLeaveNoHole(t *testing.T) {
 
 func TestPacer_Acquire_CancelInTheMiddleLetsOthersMoveUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p, l := limits.Must(pacer.New(limits.Rate{Count: 10, Per: time.Second}, pacer.Config{})), synclog.New()
+		p, l := limits.Must(pacer.New(limits.Rate{Count: 10, Per: time.Second})), synclog.New()
 		ctx, cancel := context.WithCancel(bg)
 		for i, ctx := range []context.Context{bg, bg, ctx, bg} {
 			l.Call(i, func() error { return p.Acquire(ctx, 1) })
@@ -118,7 +118,7 @@ func TestPacer_Acquire_CancelInTheMiddleLetsOthersMoveUp(t *testing.T) {
 
 func TestPacer_Acquire_DoneContextTakesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := limits.Must(pacer.New(limits.Rate{Count: 1, Per: time.Hour}, pacer.Config{}))
+		p := limits.Must(pacer.New(limits.Rate{Count: 1, Per: time.Hour}))
 		ctx, cancel := context.WithCancel(bg)
 		cancel()
 		for _, n := range []int64{0, 1} {
@@ -137,7 +137,7 @@ func TestPacer_Acquire_DoneContextTakesNothing(t *testing.T) {
 
 func TestPacer_AcquireWithin_HopelessWaitsFailAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := limits.Must(pacer.New(limits.Rate{Count: 1, Per: 10 * time.Second}, pacer.Config{}))
+		p := limits.Must(pacer.New(limits.Rate{Count: 1, Per: 10 * time.Second}))
 		p.TryAcquire(1)
 		start := time.Now()
 
@@ -177,7 +177,7 @@ func TestPacer_AcquireWithin_HopelessWaitsFailAtOnce(t *testing.T) {
 // At its deadline a context is done: a slot at that time is too late.
 func TestPacer_AcquireWithin_SlotExactlyAtTheDeadline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := limits.Must(pacer.New(limits.Rate{Count: 10, Per: time.Second}, pacer.Config{}))
+		p := limits.Must(pacer.New(limits.Rate{Count: 10, Per: time.Second}))
 		p.TryAcquire(1)
 		for d, want := range map[time.Duration]bool{100 * ms: false, 100*ms + 1: true} {
 			ctx, cancel := context.WithTimeout(bg, d)
@@ -209,7 +209,7 @@ func TestConfig_MaxWaiting(t *testing.T) {
 
 func TestPacer_TryAcquire_NeverOvertakes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := limits.Must(pacer.New(limits.Rate{Count: 10, Per: time.Second}, pacer.Config{}))
+		p := limits.Must(pacer.New(limits.Rate{Count: 10, Per: time.Second}))
 		if !p.TryAcquire(1) || p.TryAcquire(1) {
 			t.Error("want one slot now and no more")
 		}
@@ -245,7 +245,7 @@ func TestPacer_Mistakes(t *testing.T) {
 		{Count: 1, Per: math.MaxInt64, Burst: 2}, // a pacer that never let anybody through
 		{Count: 1, Per: 24 * time.Hour, Burst: 1 << 40},
 	} {
-		p, err := pacer.New(rate, pacer.Config{})
+		p, err := pacer.New(rate)
 		if err == nil || p != nil || !strings.HasPrefix(err.Error(), "pacer: ") {
 			t.Errorf("New(%v) = %v, %v", rate, p, err)
 		}

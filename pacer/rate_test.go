@@ -61,7 +61,7 @@ func TestPacer_Burst_CountsTheFirstCall(t *testing.T) {
 
 func TestPacer_ThreePerSecondIsExactAfterTenMillion(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := limits.Must(pacer.New(limits.Rate{Count: 3, Per: time.Second}, pacer.Config{}))
+		p := limits.Must(pacer.New(limits.Rate{Count: 3, Per: time.Second}))
 		start := time.Now()
 		for k := int64(0); k < 10_000_000; k += 1000 {
 			r := p.Reserve(1000)
@@ -81,7 +81,7 @@ func TestPacer_RatesFromOnePerDayToAMillionPerSecond(t *testing.T) {
 		per   time.Duration
 	}{{1, 24 * time.Hour}, {5000, time.Hour}, {1, time.Second}, {7, time.Second}, {1_000_000, time.Second}, {1, 1}} {
 		synctest.Test(t, func(t *testing.T) {
-			p := limits.Must(pacer.New(limits.Rate{Count: r.count, Per: r.per}, pacer.Config{}))
+			p := limits.Must(pacer.New(limits.Rate{Count: r.count, Per: r.per}))
 			start := time.Now()
 			for k := range int64(1000) {
 				if err := p.Acquire(bg, 1); err != nil {
@@ -100,7 +100,7 @@ func TestPacer_RatesFromOnePerDayToAMillionPerSecond(t *testing.T) {
 
 func TestPacer_HugeCostsSaturate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := limits.Must(pacer.New(limits.Rate{Count: 1, Per: time.Hour}, pacer.Config{}))
+		p := limits.Must(pacer.New(limits.Rate{Count: 1, Per: time.Hour}))
 		if err := p.Acquire(bg, math.MaxInt64); err != nil {
 			t.Fatal(err)
 		}

@@ -94,7 +94,7 @@ func (r Reservation) slot() (slot, now time.Duration, ok bool) {
 
 // Wait blocks until the slot. It returns nil immediately if that has passed, and what
 // [Pacer.Acquire] returns if ctx ends before the slot: then the reservation is canceled.
-// It returns [limits.ErrCancelled] if it was canceled and [Reservation.Err] if it was
+// It returns [limits.ErrCanceled] if it was canceled and [Reservation.Err] if it was
 // rejected. It panics if another goroutine waits for the same reservation.
 func (r Reservation) Wait(ctx context.Context) error {
 	switch {
@@ -107,7 +107,7 @@ func (r Reservation) Wait(ctx context.Context) error {
 }
 
 // Cancel returns the slot: callers behind it move up as if it had never been
-// claimed, and a goroutine in Wait gets [limits.ErrCancelled]. It returns false and
+// claimed, and a goroutine in Wait gets [limits.ErrCanceled]. It returns false and
 // does nothing if the slot has passed, or if the reservation was canceled before or
 // rejected.
 func (r Reservation) Cancel() bool {

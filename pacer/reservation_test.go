@@ -13,7 +13,7 @@ import (
 
 func TestReservation_Slot_IsAForecast(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := limits.Must(pacer.New(limits.Rate{Count: 10, Per: time.Second}, pacer.Config{}))
+		p := limits.Must(pacer.New(limits.Rate{Count: 10, Per: time.Second}))
 		start := time.Now()
 		var rs []pacer.Reservation
 		for range 4 {
@@ -66,7 +66,7 @@ func TestReservation_Slot_IsAForecast(t *testing.T) {
 // even if nobody looks until long after.
 func TestReservation_AbandonedLeaveNoEarlierThanTheChange(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := limits.Must(pacer.New(limits.Rate{Count: 1, Per: 10 * time.Second}, pacer.Config{}))
+		p := limits.Must(pacer.New(limits.Rate{Count: 1, Per: 10 * time.Second}))
 		start := time.Now()
 		p.TryAcquire(1)
 		first, second := p.Reserve(1), p.Reserve(1)
@@ -84,7 +84,7 @@ func TestReservation_AbandonedLeaveNoEarlierThanTheChange(t *testing.T) {
 
 func TestReservation_Wait_EnforcesTheSlot(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p, l := limits.Must(pacer.New(limits.Rate{Count: 10, Per: time.Second}, pacer.Config{})), synclog.New()
+		p, l := limits.Must(pacer.New(limits.Rate{Count: 10, Per: time.Second})), synclog.New()
 		early, used, late := p.Reserve(1), p.Reserve(1), p.Reserve(1)
 		l.Call(0, func() error { return early.Wait(bg) })
 		l.Call(2, func() error { return late.Wait(bg) })
@@ -103,7 +103,7 @@ func TestReservation_Wait_EnforcesTheSlot(t *testing.T) {
 // timer.
 func TestReservation_Wait_BeginsOutOfOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p, l := limits.Must(pacer.New(limits.Rate{Count: 10, Per: time.Second}, pacer.Config{})), synclog.New()
+		p, l := limits.Must(pacer.New(limits.Rate{Count: 10, Per: time.Second})), synclog.New()
 		p.TryAcquire(1)
 		var rs []pacer.Reservation
 		for range 5 {
@@ -119,7 +119,7 @@ func TestReservation_Wait_BeginsOutOfOrder(t *testing.T) {
 
 func TestReservation_Wait_CancelGivesTheSlotBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p, l := limits.Must(pacer.New(limits.Rate{Count: 10, Per: time.Second}, pacer.Config{})), synclog.New()
+		p, l := limits.Must(pacer.New(limits.Rate{Count: 10, Per: time.Second})), synclog.New()
 		p.TryAcquire(1)
 		hopeless, cancelled, taken, done := p.Reserve(1), p.Reserve(1), p.Reserve(1), p.Reserve(1)
 		l.Call(9, func() error { return p.Acquire(bg, 1) })
@@ -138,7 +138,7 @@ func TestReservation_Wait_CancelGivesTheSlotBack(t *testing.T) {
 		l.Want(t,
 			synclog.Failed(0, 0, context.DeadlineExceeded),
 			synclog.Failed(1, 10*ms, context.Canceled),
-			synclog.Failed(2, 10*ms, limits.ErrCancelled),
+			synclog.Failed(2, 10*ms, limits.ErrCanceled),
 			synclog.Failed(3, 10*ms, context.Canceled),
 			synclog.At(9, 100*ms),
 		)
@@ -152,17 +152,17 @@ func TestReservation_Wait_CancelGivesTheSlotBack(t *testing.T) {
 // also behind a reservation for which nobody waits.
 func TestReservation_Cancel_OfTheFirstWakesTheNext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p, l := limits.Must(pacer.New(limits.Rate{Count: 10, Per: time.Second}, pacer.Config{})), synclog.New()
+		p, l := limits.Must(pacer.New(limits.Rate{Count: 10, Per: time.Second})), synclog.New()
 		p.TryAcquire(1)
 		first := p.Reserve(1)
 		l.Call(0, func() error { return first.Wait(bg) })
 		l.Call(1, func() error { return p.Acquire(bg, 1) })
 		first.Cancel()
 		time.Sleep(time.Minute)
-		l.Want(t, synclog.Failed(0, 0, limits.ErrCancelled), synclog.At(1, 100*ms))
+		l.Want(t, synclog.Failed(0, 0, limits.ErrCanceled), synclog.At(1, 100*ms))
 	})
 	synctest.Test(t, func(t *testing.T) {
-		p, l := limits.Must(pacer.New(limits.Rate{Count: 10, Per: time.Second}, pacer.Config{})), synclog.New()
+		p, l := limits.Must(pacer.New(limits.Rate{Count: 10, Per: time.Second})), synclog.New()
 		p.TryAcquire(1)
 		p.Reserve(1)
 		ctx, cancel := context.WithCancel(bg)
@@ -178,14 +178,14 @@ func TestReservation_Cancel_OfTheFirstWakesTheNext(t *testing.T) {
 // somebody who is not to wait.
 func TestReservation_Wait_AfterCancel(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := limits.Must(pacer.New(limits.Rate{Count: 1, Per: time.Hour}, pacer.Config{}))
+		p := limits.Must(pacer.New(limits.Rate{Count: 1, Per: time.Hour}))
 		p.TryAcquire(1)
 		r := p.Reserve(1)
 		r.Cancel()
 		done, cancel := context.WithCancel(bg)
 		cancel()
 		for _, ctx := range []context.Context{bg, done} {
-			if err := r.Wait(ctx); err != limits.ErrCancelled {
+			if err := r.Wait(ctx); err != limits.ErrCanceled {
 				t.Errorf("Wait: %v, want ErrCancelled", err)
 			}
 		}
@@ -200,7 +200,7 @@ func TestReservation_Wait_AfterCancel(t *testing.T) {
 func TestReservation_Wait_AfterACancelledWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for range 100 {
-			p := limits.Must(pacer.New(limits.Rate{Count: 1, Per: time.Hour}, pacer.Config{}))
+			p := limits.Must(pacer.New(limits.Rate{Count: 1, Per: time.Hour}))
 			p.TryAcquire(1)
 			r := p.Reserve(1)
 			ctx, cancel := context.WithCancel(bg)
@@ -219,7 +219,7 @@ func TestReservation_Wait_AfterACancelledWait(t *testing.T) {
 
 func TestReservation_OfZero(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := limits.Must(pacer.New(limits.Rate{Count: 1, Per: time.Hour}, pacer.Config{}))
+		p := limits.Must(pacer.New(limits.Rate{Count: 1, Per: time.Hour}))
 		p.TryAcquire(1)
 		r := p.Reserve(0)
 		if r.Err() != nil || r.Delay() != 0 || !r.Slot().Equal(time.Now()) || r.Wait(bg) != nil || r.Cancel() || p.Waiting() != 0 {
@@ -230,7 +230,7 @@ func TestReservation_OfZero(t *testing.T) {
 
 func TestReservation_Wait_TwicePanics(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p, l := limits.Must(pacer.New(limits.Rate{Count: 1, Per: time.Hour}, pacer.Config{})), synclog.New()
+		p, l := limits.Must(pacer.New(limits.Rate{Count: 1, Per: time.Hour})), synclog.New()
 		p.TryAcquire(1)
 		r := p.Reserve(1)
 		l.Call(0, func() error { return r.Wait(bg) })
@@ -243,6 +243,6 @@ func TestReservation_Wait_TwicePanics(t *testing.T) {
 			r.Wait(bg)
 		}()
 		r.Cancel()
-		l.Want(t, synclog.Failed(0, 0, limits.ErrCancelled))
+		l.Want(t, synclog.Failed(0, 0, limits.ErrCanceled))
 	})
 }

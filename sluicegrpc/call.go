@@ -25,7 +25,7 @@ type call struct {
 
 	timeout  time.Duration // of an attempt, 0 for none
 	gate     *sluice.Gate  // nil before the first attempt
-	attempts sluice.Attempts
+	attempts sluice.RetryLoop
 	made     int      // attempts
 	last     *failure // of the last attempt, or nil
 	outside  bool     // an outer loop has counted the attempts
@@ -54,11 +54,11 @@ func (i *Interceptor) newCall(ctx context.Context, method string, request any, c
 func (c *call) begin(gate *sluice.Gate) {
 	policy := c.i.policy
 	policy.AttemptTimeout = c.timeout
-	c.gate, c.attempts = gate, sluice.NewAttempts(gate, policy)
+	c.gate, c.attempts = gate, sluice.NewRetryLoop(gate, policy)
 	if md, ok := metadata.FromOutgoingContext(c.ctx); ok {
 		c.outside = positive(md, previousAttempts) || positive(md, "x-retry-attempty") // of go-grpc-middleware
 		if c.outside {
-			c.attempts.Charge()
+			c.attempts.ChargeRetry()
 		}
 	}
 }
@@ -129,7 +129,7 @@ func (c *call) attempt(permit *sluice.Permit, reply any, send func(ctx context.C
 }
 
 // final returns the error for the client if the last attempt ended with c.last, and
-// sluice.Attempts returned err for that.
+// sluice.RetryLoop returned err for that.
 func (c *call) final(err error) error {
 	if err == nil {
 		return nil

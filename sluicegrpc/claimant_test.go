@@ -46,7 +46,7 @@ func TestConfig_Claimant(t *testing.T) {
 			}
 		}
 		all.Wait()
-		if s := w.stats(); s.Granted != 620 {
+		if s := w.stats(); s.Admitted != 620 {
 			w.Errorf("%v", s)
 		}
 	})
@@ -58,7 +58,7 @@ func TestConfig_Claimant_Refused(t *testing.T) {
 		if err := w.call(context.WithValue(w.Context(), tenantKey{}, "a")); err != nil || time.Since(w.start) < 30*time.Second {
 			w.Errorf("%v after %v", err, time.Since(w.start))
 		}
-		if s := w.stats(); s.Granted != 2 || s.Learned == nil {
+		if s := w.stats(); s.Admitted != 2 || s.Learned == nil {
 			w.Errorf("%v", s)
 		}
 	})

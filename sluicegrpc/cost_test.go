@@ -105,7 +105,7 @@ func TestConfig_Cost_OfACall(t *testing.T) {
 	gate := sluice.Config{Rate: sluice.Rate{Count: 1, Per: time.Second}, RateUnit: sluice.Cost}
 	inWorld(t, sluicegrpc.Config{Gate: gate, Cost: cost}, func(w *world) {
 		wantCode(t, w.call(w.Context()), codes.OK)
-		wantCode(t, w.call(sluicegrpc.With(w.Context(), sluicegrpc.Overrides{Cost: 2})), codes.OK)
+		wantCode(t, w.call(sluicegrpc.WithOverrides(w.Context(), sluicegrpc.Overrides{Cost: 2})), codes.OK)
 		wantCode(t, w.call(w.Context()), codes.OK)
 		w.wantCame(0, 5*time.Second, 7*time.Second)
 	})
@@ -218,7 +218,7 @@ func TestConfig_Cost_OfARefusedAttempt(t *testing.T) {
 	})
 	inTokens(t, sluicegrpc.Config{Cost: estimated}, func(w *world, left func() int64) {
 		w.refuse(true) // the connection: nothing is sent
-		wantCode(t, w.call(sluicegrpc.With(w.Context(), sluicegrpc.Overrides{NoRetry: true})), codes.Unavailable)
+		wantCode(t, w.call(sluicegrpc.WithOverrides(w.Context(), sluicegrpc.Overrides{NoRetry: true})), codes.Unavailable)
 		if got := left(); got != 10 {
 			t.Errorf("%d tokens are left, want 10", got)
 		}

@@ -12,7 +12,7 @@
 //	)
 //
 // There is a gate for each target; all connections to it share the gate. [ByService],
-// [ByMethod] or another Config.Key group calls differently, and [With] does so for single
+// [ByMethod] or another Config.Key group calls differently, and [WithOverrides] does so for single
 // calls. Health checks and server reflection (/grpc.health. and /grpc.reflection.) pass without
 // a gate.
 //

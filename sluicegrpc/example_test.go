@@ -24,7 +24,7 @@ func Example() {
 
 	interceptor, err := sluicegrpc.New(sluicegrpc.Config{
 		Gate:  sluice.Config{Concurrency: 8, Rate: sluice.Rate{Count: 1000, Per: time.Second}},
-		Retry: sluice.RetryPolicy{Throttled: sluice.Constant(time.Millisecond)}, // an example may not dawdle
+		Retry: sluice.RetryPolicy{ThrottleBackoff: sluice.Constant(time.Millisecond)}, // an example may not dawdle
 	})
 	if err != nil {
 		panic(err)
@@ -42,7 +42,7 @@ func Example() {
 		fmt.Println(status.Code(conn.Invoke(context.Background(), "/example.Shop/Buy", &pb.HealthCheckRequest{}, &pb.HealthCheckResponse{})))
 	}
 	interceptor.Gates().Stats(func(key string, s sluice.Stats) bool {
-		fmt.Println(key, s.Granted, "calls,", s.Retried, "retry")
+		fmt.Println(key, s.Admitted, "calls,", s.Retried, "retry")
 		return true
 	})
 	// Output:
@@ -53,7 +53,7 @@ func Example() {
 }
 
 // A gate for each method; one method is expensive, and may be called twice.
-func ExampleWith() {
+func ExampleWithOverrides() {
 	dialer, stop := server(0)
 	defer stop()
 	interceptor, err := sluicegrpc.New(sluicegrpc.Config{
@@ -70,7 +70,7 @@ func ExampleWith() {
 	}
 	defer conn.Close()
 
-	ctx := sluicegrpc.With(context.Background(), sluicegrpc.Overrides{Cost: 10, Idempotent: true})
+	ctx := sluicegrpc.WithOverrides(context.Background(), sluicegrpc.Overrides{Cost: 10, Idempotent: true})
 	err = conn.Invoke(ctx, "/example.Shop/Search", &pb.HealthCheckRequest{}, &pb.HealthCheckResponse{})
 	fmt.Println(status.Code(err))
 	// Output:

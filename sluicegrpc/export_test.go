@@ -1,4 +1,4 @@
 package sluicegrpc
 
-// Exhausted returns the unit of the limit that has rejected a call, by a QuotaFailure.
+// ThrottledBy returns the unit of the limit that has rejected a call, by a QuotaFailure.
 var Exhausted = exhausted

@@ -30,7 +30,7 @@ import (
 const ms = time.Millisecond
 
 // seconds is a policy whose every backoff is 1 s, so that instants are exact.
-var seconds = sluice.RetryPolicy{Backoff: sluice.Constant(time.Second), Throttled: sluice.Constant(time.Second)}
+var seconds = sluice.RetryPolicy{Backoff: sluice.Constant(time.Second), ThrottleBackoff: sluice.Constant(time.Second)}
 
 const (
 	empty  = "/grpc.testing.TestService/EmptyCall"

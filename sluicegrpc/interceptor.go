@@ -48,7 +48,7 @@ func New(cfg Config) (*Interceptor, error) {
 		cfg := i.cfg.Gate
 		cfg.Name = key
 		return sluice.New(cfg)
-	}, sluice.KeyedConfig{})
+	})
 	return i, err
 }
 

@@ -52,7 +52,7 @@ func (w *world) wantKeys(want ...string) {
 }
 
 func TestNew_Errors(t *testing.T) {
-	gates, err := sluice.NewKeyed(func(string) (*sluice.Gate, error) { return sluice.New(one) }, sluice.KeyedConfig{})
+	gates, err := sluice.NewKeyed(func(string) (*sluice.Gate, error) { return sluice.New(one) })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -153,7 +153,7 @@ func TestUnary_HealthChecksPass(t *testing.T) {
 		stream, err := w.conn.NewStream(w.Context(), &grpc.StreamDesc{ServerStreams: true, ClientStreams: true}, reflection)
 		wantCode(t, err, codes.OK)
 		wantCode(t, stream.RecvMsg(&pb.Empty{}), codes.Unimplemented)
-		if got := w.stats().Granted; got != 0 {
+		if got := w.stats().Admitted; got != 0 {
 			t.Errorf("%d calls were granted, want none", got)
 		}
 	})
@@ -217,7 +217,7 @@ func TestUnary_RefusalHasAStatus(t *testing.T) {
 					pause(t, w.i, target, test.pause)
 				}
 				ended := 0
-				err := w.call(sluicegrpc.With(ctx, test.o), grpc.OnFinish(func(error) { ended++ }))
+				err := w.call(sluicegrpc.WithOverrides(ctx, test.o), grpc.OnFinish(func(error) { ended++ }))
 				wantCode(t, err, test.code)
 				if test.is != nil && !errors.Is(err, test.is) {
 					t.Errorf("%v does not match %v", err, test.is)
@@ -443,10 +443,10 @@ func TestWith_AttemptTimeout(t *testing.T) {
 			}
 			return ctx.Err()
 		}
-		wantCode(t, w.call(sluicegrpc.With(w.Context(), sluicegrpc.Overrides{AttemptTimeout: -1})), codes.OK)
-		wantCode(t, w.call(sluicegrpc.With(w.Context(), sluicegrpc.Overrides{AttemptTimeout: 11 * time.Second})), codes.OK)
+		wantCode(t, w.call(sluicegrpc.WithOverrides(w.Context(), sluicegrpc.Overrides{AttemptTimeout: -1})), codes.OK)
+		wantCode(t, w.call(sluicegrpc.WithOverrides(w.Context(), sluicegrpc.Overrides{AttemptTimeout: 11 * time.Second})), codes.OK)
 		w.wantCame(0, 10*time.Second)
-		wantCode(t, w.call(sluicegrpc.With(w.Context(), sluicegrpc.Overrides{AttemptTimeout: time.Second, NoRetry: true})), codes.DeadlineExceeded)
+		wantCode(t, w.call(sluicegrpc.WithOverrides(w.Context(), sluicegrpc.Overrides{AttemptTimeout: time.Second, NoRetry: true})), codes.DeadlineExceeded)
 		if got := time.Since(w.start); got != 21*time.Second {
 			t.Errorf("after %v, want 21s", got)
 		}
@@ -462,8 +462,8 @@ func TestUnary_WaitForReady(t *testing.T) {
 		w.wantInFlight(1)
 		w.refuse(false)
 		wg.Wait()
-		if s := w.stats(); s.Granted != 1 || s.Retried != 0 {
-			t.Errorf("%d granted, %d retries; want 1, 0", s.Granted, s.Retried)
+		if s := w.stats(); s.Admitted != 1 || s.Retried != 0 {
+			t.Errorf("%d granted, %d retries; want 1, 0", s.Admitted, s.Retried)
 		}
 	})
 }
@@ -573,7 +573,7 @@ func TestWith_Cost(t *testing.T) {
 	gate := tenth
 	gate.RateUnit = sluice.Cost
 	inWorld(t, sluicegrpc.Config{Gate: gate}, func(w *world) {
-		wantCode(t, w.call(sluicegrpc.With(w.Context(), sluicegrpc.Overrides{Cost: 3})), codes.OK)
+		wantCode(t, w.call(sluicegrpc.WithOverrides(w.Context(), sluicegrpc.Overrides{Cost: 3})), codes.OK)
 		wantCode(t, w.call(w.Context()), codes.OK)
 		w.wantCame(0, 300*ms)
 	})
@@ -583,9 +583,9 @@ func TestWith_Cost(t *testing.T) {
 func TestWith_Merges(t *testing.T) {
 	inWorld(t, sluicegrpc.Config{Retry: seconds, Idempotent: idempotent}, func(w *world) {
 		w.unary = failing(1, failure(codes.Unavailable))
-		ctx := sluicegrpc.With(w.Context(), sluicegrpc.Overrides{Key: "mine"})
-		ctx = sluicegrpc.With(ctx, sluicegrpc.Overrides{NoRetry: true})
-		ctx = sluicegrpc.With(ctx, sluicegrpc.Overrides{Cost: 2})
+		ctx := sluicegrpc.WithOverrides(w.Context(), sluicegrpc.Overrides{Key: "mine"})
+		ctx = sluicegrpc.WithOverrides(ctx, sluicegrpc.Overrides{NoRetry: true})
+		ctx = sluicegrpc.WithOverrides(ctx, sluicegrpc.Overrides{Cost: 2})
 		wantCode(t, w.call(ctx), codes.Unavailable)
 		w.wantCame(0)
 		w.wantKeys("mine")
@@ -616,7 +616,7 @@ func TestShutdown(t *testing.T) {
 			t.Errorf("%v after %v, want nil after 1s", err, time.Since(w.start))
 		}
 		wantCode(t, w.call(w.Context()), codes.Canceled)
-		wantCode(t, w.call(sluicegrpc.With(w.Context(), sluicegrpc.Overrides{Key: "new"})), codes.Canceled)
+		wantCode(t, w.call(sluicegrpc.WithOverrides(w.Context(), sluicegrpc.Overrides{Key: "new"})), codes.Canceled)
 		wg.Wait()
 		w.wantCame(0)
 	})
@@ -628,7 +628,7 @@ func TestShutdown_RefusesAllAtOnce(t *testing.T) {
 		w.unary = func(context.Context, int) error { time.Sleep(time.Second); return nil }
 		var wg sync.WaitGroup
 		for _, key := range []string{"a", "b", "c"} {
-			ctx := sluicegrpc.With(w.Context(), sluicegrpc.Overrides{Key: key})
+			ctx := sluicegrpc.WithOverrides(w.Context(), sluicegrpc.Overrides{Key: key})
 			wg.Go(func() { wantCode(t, w.call(ctx), codes.OK) })
 			synctest.Wait()
 			wg.Go(func() {

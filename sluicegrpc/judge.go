@@ -26,7 +26,7 @@ import (
 type failure struct {
 	err    error          // for the client, unless there is something to add
 	status *status.Status // of err
-	marked error          // for sluice.Attempts
+	marked error          // for sluice.RetryLoop
 
 	refused bool // the server has not processed the attempt
 }
@@ -57,12 +57,12 @@ func (c *call) judge(ctx context.Context, err error, p *probe, committed bool) *
 	f.refused = throttled || p.unsent()
 	switch wait := min(said.wait, c.i.longest()); {
 	case throttled:
-		f.marked = sluice.RetryAfter(&quotaError{err, said.quota}, wait)
+		f.marked = sluice.ThrottledFor(&quotaError{err, said.quota}, wait)
 		if unit := exhausted(c.costs, said.quota+said.metric); unit != "" {
-			f.marked = sluice.Exhausted(f.marked, unit)
+			f.marked = sluice.ThrottledBy(f.marked, unit)
 		}
 	case wait > 0:
-		f.marked = sluice.NotBefore(err, time.Now().Add(wait))
+		f.marked = sluice.RetryAt(err, time.Now().Add(wait))
 	case late:
 		f.marked = &lateError{err}
 	case code == codes.Unavailable && !lost && !p.unsent(): // as gRPC calls the 503 of a proxy
@@ -76,7 +76,7 @@ func (c *call) judge(ctx context.Context, err error, p *probe, committed bool) *
 		// rejected, and knows best whether one may come again.
 		code != codes.ResourceExhausted && !p.unsent() && !said.again && !c.idempotent():
 		if !throttled && !definite(f.status) {
-			f.marked = sluice.NotBefore(f.marked, time.Now()) // or it would count as a sign that the server is well
+			f.marked = sluice.RetryAt(f.marked, time.Now()) // or it would count as a sign that the server is well
 		}
 		f.marked = sluice.Permanent(f.marked)
 	}

@@ -30,7 +30,7 @@ func TestUnary_RetriesByCode(t *testing.T) {
 		for _, idempotent := range []bool{false, true} {
 			inWorld(t, sluicegrpc.Config{Retry: seconds}, func(w *world) {
 				w.unary = failing(1, failure(code))
-				err := w.call(sluicegrpc.With(w.Context(), sluicegrpc.Overrides{Idempotent: idempotent}))
+				err := w.call(sluicegrpc.WithOverrides(w.Context(), sluicegrpc.Overrides{Idempotent: idempotent}))
 				if code == codes.ResourceExhausted || idempotent && code == codes.Unavailable {
 					w.wantCame(0, time.Second)
 					wantCode(t, err, codes.OK)
@@ -95,7 +95,7 @@ func TestUnary_ObeysServers(t *testing.T) {
 					_ = grpc.SetTrailer(ctx, metadata.MD{"grpc-retry-pushback-ms": test.pushback})
 					return s.Err()
 				}
-				ctx := sluicegrpc.With(w.Context(), sluicegrpc.Overrides{Idempotent: test.idempotent})
+				ctx := sluicegrpc.WithOverrides(w.Context(), sluicegrpc.Overrides{Idempotent: test.idempotent})
 				done := make(chan error)
 				go func() { done <- w.call(ctx) }()
 				time.Sleep(ms)
@@ -199,8 +199,8 @@ func TestUnary_TooLargeIsNoThrottle(t *testing.T) {
 		big := &pb.SimpleRequest{Payload: &pb.Payload{Body: make([]byte, 100)}}
 		_, err = w.client.UnaryCall(w.Context(), big, grpc.MaxCallSendMsgSize(10))
 		wantCode(t, err, codes.ResourceExhausted)
-		if s := w.stats(); s.Retried != 0 || !s.PausedUntil.IsZero() || s.Granted != 2 {
-			t.Errorf("%d calls, %d retries, paused until %v; want 2, 0 and no pause", s.Granted, s.Retried, s.PausedUntil)
+		if s := w.stats(); s.Retried != 0 || !s.PausedUntil.IsZero() || s.Admitted != 2 {
+			t.Errorf("%d calls, %d retries, paused until %v; want 2, 0 and no pause", s.Admitted, s.Retried, s.PausedUntil)
 		}
 	})
 }
@@ -255,8 +255,8 @@ func TestUnary_LeavesRetriesToTheServiceConfig(t *testing.T) {
 		if w.calls() != 3 {
 			t.Errorf("%d calls, want the 3 of the retryPolicy", w.calls())
 		}
-		if s := w.stats(); s.Granted != 1 || s.Retried != 0 {
-			t.Errorf("%d permits, %d retries; want 1 and 0", s.Granted, s.Retried)
+		if s := w.stats(); s.Admitted != 1 || s.Retried != 0 {
+			t.Errorf("%d permits, %d retries; want 1 and 0", s.Admitted, s.Retried)
 		}
 	}, grpc.WithDefaultServiceConfig(retryPolicy))
 	inWorld(t, cfg, func(w *world) { // a code that the policy does not have

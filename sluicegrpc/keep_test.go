@@ -206,7 +206,7 @@ func TestStream_ThatIsNotSentAgain(t *testing.T) {
 					}
 					return sorry
 				}
-				in, err := w.client.StreamingInputCall(sluicegrpc.With(w.Context(), test.with))
+				in, err := w.client.StreamingInputCall(sluicegrpc.WithOverrides(w.Context(), test.with))
 				wantCode(t, err, codes.OK)
 				from := sender{s: in}
 				test.do(&from)

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Overrides change the [Config] for single calls, see [With]. A zero field changes nothing.
+// Overrides change the [Config] for single calls, see [WithOverrides]. A zero field changes nothing.
 type Overrides struct {
 	// Key names the gate, in place of Config.Key.
 	Key string
@@ -28,11 +28,11 @@ type Overrides struct {
 
 type overridesKey struct{}
 
-// With returns a copy of ctx whose calls have the overrides o. A zero field of o keeps the
+// WithOverrides returns a copy of ctx whose calls have the overrides o. A zero field of o keeps the
 // value that ctx has. A field cannot be set back to zero.
 //
-//	reply, err := client.Search(sluicegrpc.With(ctx, sluicegrpc.Overrides{Cost: 10}), query)
-func With(ctx context.Context, o Overrides) context.Context {
+//	reply, err := client.Search(sluicegrpc.WithOverrides(ctx, sluicegrpc.Overrides{Cost: 10}), query)
+func WithOverrides(ctx context.Context, o Overrides) context.Context {
 	merged := *overridesOf(ctx)
 	merged.Key = cmp.Or(o.Key, merged.Key)
 	merged.Cost = cmp.Or(o.Cost, merged.Cost)

@@ -87,7 +87,7 @@ func overGRPC(call func(ctx context.Context, client pb.TestServiceClient) error,
 		if err != nil {
 			tb.Fatal(err)
 		}
-		gates, err := sluice.NewKeyed(func(string) (*sluice.Gate, error) { return gate, nil }, sluice.KeyedConfig{})
+		gates, err := sluice.NewKeyed(func(string) (*sluice.Gate, error) { return gate, nil })
 		if err != nil {
 			tb.Fatal(err)
 		}
@@ -126,7 +126,7 @@ func overGRPC(call func(ctx context.Context, client pb.TestServiceClient) error,
 					ctx, cancel = context.WithTimeout(ctx, ask.Within)
 					defer cancel()
 				}
-				return send(sluicegrpc.With(ctx, sluicegrpc.Overrides{NoRetry: true, Cost: ask.N}), f)
+				return send(sluicegrpc.WithOverrides(ctx, sluicegrpc.Overrides{NoRetry: true, Cost: ask.N}), f)
 			},
 			Call:   send,
 			Levels: []*promise.Level{promise.NewLevel("gate", gate)},

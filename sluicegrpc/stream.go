@@ -144,7 +144,7 @@ func (t *turn) open() (again bool, err error) {
 	return false, nil
 }
 
-// cancelled is called when the context of the client ends. gRPC then ends an open stream, but
+// canceled is called when the context of the client ends. gRPC then ends an open stream, but
 // streams of interceptors that do not pass options on do not tell t, and a turn that is due
 // has no stream any more.
 func (t *turn) cancelled() {
@@ -198,7 +198,7 @@ func (t *turn) decide(err error) (again bool, final error) {
 		if s.last.refused {
 			t.bill.void(s.call)
 		}
-		again, why := s.attempts.Ended(s.ctx, s.last.marked)
+		again, why := s.attempts.Done(s.ctx, s.last.marked)
 		if t.err = s.final(why); again {
 			t.phase = due
 		}
@@ -323,7 +323,7 @@ func (s *stream) received(t *turn, m any, err error) {
 func (s *stream) answer() {
 	if !s.answered {
 		s.answered, s.committed, s.kept.messages = true, true, nil
-		s.attempts.Ended(s.ctx, nil)
+		s.attempts.Done(s.ctx, nil)
 	}
 }
 

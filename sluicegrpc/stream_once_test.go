@@ -144,7 +144,7 @@ func TestStream_MessageBesideTheEnd(t *testing.T) {
 // or not read on at the same instants.
 func TestStream_MessagesAtRandomInstants(t *testing.T) {
 	policy := sluice.RetryPolicy{Backoff: sluice.Constant(0), AttemptTimeout: 10}
-	cfg := sluicegrpc.Config{Gate: sluice.Config{RetryBudget: -1, Adaptive: sluice.Adaptive{Off: true}}, Retry: policy, Idempotent: idempotent}
+	cfg := sluicegrpc.Config{Gate: sluice.Config{RetryBudget: -1, Adaptive: sluice.Adaptive{Disabled: true}}, Retry: policy, Idempotent: idempotent}
 	inWorld(t, cfg, func(w *world) {
 		w.out = func(n int, s pb.TestService_StreamingOutputCallServer) error { return numbered(n, s.Send) }
 		var wg sync.WaitGroup

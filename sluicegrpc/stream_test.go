@@ -150,7 +150,7 @@ func TestStream_HoldsItsPermitToTheEnd(t *testing.T) {
 		}},
 		{"not opened", func(w *world, ctx context.Context, _ func()) {
 			w.refuse(true)
-			ctx = sluicegrpc.With(ctx, sluicegrpc.Overrides{NoRetry: true})
+			ctx = sluicegrpc.WithOverrides(ctx, sluicegrpc.Overrides{NoRetry: true})
 			_, err := w.client.FullDuplexCall(ctx)
 			wantCode(t, err, codes.Unavailable)
 		}},
@@ -297,7 +297,7 @@ func TestStream_ThatIsNotRetried(t *testing.T) {
 			return err
 		}},
 		{"NoRetry", func(w *world) error {
-			ctx := sluicegrpc.With(w.Context(), sluicegrpc.Overrides{NoRetry: true})
+			ctx := sluicegrpc.WithOverrides(w.Context(), sluicegrpc.Overrides{NoRetry: true})
 			s, err := w.client.StreamingOutputCall(ctx, request)
 			wantCode(t, err, codes.OK)
 			_, err = s.Recv()
@@ -746,7 +746,7 @@ func TestStream_AttemptTimeout_None(t *testing.T) {
 			return drain(s)
 		}},
 		"Overrides": {codes.OK, time.Minute, func(w *world) error {
-			s, err := w.client.StreamingOutputCall(sluicegrpc.With(w.Context(), never), request)
+			s, err := w.client.StreamingOutputCall(sluicegrpc.WithOverrides(w.Context(), never), request)
 			wantCode(t, err, codes.OK)
 			return drain(s)
 		}},
@@ -801,8 +801,8 @@ func TestStream_LeavesRetriesToTheServiceConfig(t *testing.T) {
 		wantCode(t, err, codes.OK)
 		_, err = s.Recv()
 		wantCode(t, err, codes.Unavailable)
-		if s := w.stats(); w.calls() != 3 || s.Granted != 1 || s.Retried != 0 {
-			t.Errorf("%d calls, %d permits, %d retries; want 3, 1 and 0", w.calls(), s.Granted, s.Retried)
+		if s := w.stats(); w.calls() != 3 || s.Admitted != 1 || s.Retried != 0 {
+			t.Errorf("%d calls, %d permits, %d retries; want 3, 1 and 0", w.calls(), s.Admitted, s.Retried)
 		}
 	}, grpc.WithDefaultServiceConfig(retryPolicy))
 }

@@ -123,7 +123,7 @@ func stress(t *testing.T, cfg sluicegrpc.Config) {
 		Concurrency: 4, Rate: sluice.Rate{Count: 1e6, Per: time.Second}, RetryBudget: -1,
 		Limits: []sluice.Limit{{Name: "tokens", Unit: "tokens", Limiter: tokens}},
 	}
-	cfg.Retry = sluice.RetryPolicy{Backoff: sluice.Constant(ms), Throttled: sluice.Constant(ms)}
+	cfg.Retry = sluice.RetryPolicy{Backoff: sluice.Constant(ms), ThrottleBackoff: sluice.Constant(ms)}
 	cfg.Idempotent = idempotent
 	w.connect(tcp.Addr().String(), cfg,
 		grpc.WithConnectParams(grpc.ConnectParams{Backoff: backoff.Config{BaseDelay: ms, Multiplier: 1, MaxDelay: ms}}),

@@ -89,7 +89,7 @@ func BenchmarkMakers(b *testing.B) {
 		{"ErrorText", "/v1/items", `{"a": 1}`, instant{body: true, status: 400, says: `{"error":{"code":"bad"}}`}},
 	} {
 		b.Run(c.name, func(b *testing.B) {
-			rt, err := sluicehttp.New(c.base, sluicehttp.Config{})
+			rt, err := sluicehttp.New(c.base)
 			if err != nil {
 				b.Fatal(err)
 			}

@@ -90,7 +90,7 @@ func (h *hold) lapse() {
 	if h.cancel != nil {
 		h.cancel()
 	}
-	h.meter.stop() // before the release, so that the next caller finds what is given back
+	h.meter.stop() // before the release, so that the next caller finds what is returned
 	h.bill.end()
 	h.release()
 }

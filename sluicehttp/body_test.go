@@ -100,7 +100,7 @@ func TestTransport_PermitIsHeldUntilTheBodyEnds(t *testing.T) {
 					answer = append(answer, sluicetest.Reply(200, long))
 				}
 				inWorld(t, c.cfg, answer, func(w *world) {
-					resp, err := w.client.Do(request(t, sluicehttp.With(bg, c.o), c.method, scheme+"://a.test/", nil))
+					resp, err := w.client.Do(request(t, sluicehttp.WithOverrides(bg, c.o), c.method, scheme+"://a.test/", nil))
 					if err != nil {
 						t.Fatal(err)
 					}
@@ -144,7 +144,7 @@ func TestTransport_PermitOfAnUnreadBody(t *testing.T) {
 	for _, o := range []sluicehttp.Overrides{{}, {AttemptTimeout: time.Second}} {
 		cfg := sluicehttp.Config{Gate: sluice.Config{Concurrency: 1}}
 		inWorld(t, cfg, layers(sluicetest.Stall(3, limits.Never), sluicetest.Reply(200, "hello")), func(w *world) {
-			ctx, cancel := context.WithCancel(sluicehttp.With(bg, o))
+			ctx, cancel := context.WithCancel(sluicehttp.WithOverrides(bg, o))
 			resp, err := w.rt.RoundTrip(request(t, ctx, "GET", "http://a.test/", nil))
 			if err != nil {
 				t.Fatal(err)
@@ -164,7 +164,7 @@ func TestTransport_PermitOfAnUnreadBody(t *testing.T) {
 }
 
 func TestStats_Held(t *testing.T) {
-	inWorld(t, sluicehttp.Config{LongHeld: time.Hour}, nil, func(w *world) {
+	inWorld(t, sluicehttp.Config{LeakThreshold: time.Hour}, nil, func(w *world) {
 		var open []*http.Response
 		for range 3 {
 			resp, err := w.client.Get("http://a.test/")
@@ -216,8 +216,8 @@ func TestTransport_RoundTrip_ClosesTheRequestBody(t *testing.T) {
 		"done":             {done, sluicehttp.Config{}, sluicetest.ReadBody(), nil, 0},
 		"no key":           {bg, sluicehttp.Config{NewGate: func(string) (*sluice.Gate, error) { return nil, nil }}, sluicetest.ReadBody(), nil, 0},
 		"hopeless":         {short, sluicehttp.Config{Gate: sluice.Config{Rate: sluice.Rate{Count: 1, Per: time.Hour}}}, sluicetest.ReadBody(), nil, 0},
-		"too large a call": {sluicehttp.With(bg, sluicehttp.Overrides{Cost: 2}), sluicehttp.Config{Gate: sluice.Config{Concurrency: 1, ConcurrencyUnit: sluice.Cost}}, sluicetest.ReadBody(), nil, 0},
-		"no retry":         {sluicehttp.With(bg, sluicehttp.Overrides{NoRetry: true}), sluicehttp.Config{}, sluicetest.Status(503), nil, 4},
+		"too large a call": {sluicehttp.WithOverrides(bg, sluicehttp.Overrides{Cost: 2}), sluicehttp.Config{Gate: sluice.Config{Concurrency: 1, ConcurrencyUnit: sluice.Cost}}, sluicetest.ReadBody(), nil, 0},
+		"no retry":         {sluicehttp.WithOverrides(bg, sluicehttp.Overrides{NoRetry: true}), sluicehttp.Config{}, sluicetest.Status(503), nil, 4},
 	} {
 		for _, scheme := range []string{"http", "https"} {
 			t.Run(name+"/"+scheme, func(t *testing.T) {
@@ -244,7 +244,7 @@ func TestTransport_RoundTrip_DoesNotChangeTheRequest(t *testing.T) {
 	for _, status := range []int{200, 503, 429} {
 		for _, scheme := range []string{"http", "https"} {
 			inWorld(t, sluicehttp.Config{Retry: seconds}, layers(sluicetest.First(2, sluicetest.Status(status, "Retry-After: 1"))), func(w *world) {
-				ctx, _ := sluicehttp.WithReport(sluicehttp.With(bg, sluicehttp.Overrides{AttemptTimeout: time.Minute}))
+				ctx, _ := sluicehttp.WithReport(sluicehttp.WithOverrides(bg, sluicehttp.Overrides{AttemptTimeout: time.Minute}))
 				body := &closing{Reader: strings.NewReader("body")}
 				req := request(t, ctx, "POST", scheme+"://a.test/x?y", body)
 				req.ContentLength = 4
@@ -424,7 +424,7 @@ func TestTransport_EventStream(t *testing.T) {
 func TestTransport_Upgrade(t *testing.T) {
 	for _, o := range []sluicehttp.Overrides{{}, {AttemptTimeout: time.Second}, {ReleaseAtHeaders: true}, {AttemptTimeout: time.Second, ReleaseAtHeaders: true}} {
 		inWorld(t, sluicehttp.Config{Gate: sluice.Config{Concurrency: 1}}, layers(echo(t, 10)), func(w *world) {
-			req := request(t, sluicehttp.With(bg, o), "GET", "http://a.test/", nil)
+			req := request(t, sluicehttp.WithOverrides(bg, o), "GET", "http://a.test/", nil)
 			req.Header.Set("Connection", "Upgrade")
 			req.Header.Set("Upgrade", "echo")
 			resp, err := w.rt.RoundTrip(req)

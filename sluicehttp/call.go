@@ -15,7 +15,7 @@ import (
 //	   ▼                                                           │
 //	Next: backoff, then the gate ──► send ──► read ──► judge ──► Ended: another?
 //	   │                                                │          │
-//	   │ refused: the response set aside, or an error   │ fine     │ no: the response, or the error
+//	   │ throttled: the response set aside, or an error   │ fine     │ no: the response, or the error
 //	   ▼                                                ▼          ▼
 //
 // The permit is held from Next until the response is judged. Then it is released before the
@@ -37,7 +37,7 @@ type call struct {
 	began  time.Time // zero if ctx has no deadline
 	body   replay
 
-	attempts sluice.Attempts
+	attempts sluice.RetryLoop
 
 	// aside is a response that is returned if there is no better one. cancel ends
 	// the context of its attempt, or is nil.
@@ -58,7 +58,7 @@ func (c *call) run(st *state) (*http.Response, error) {
 		c.attempts.Label(labelOf(c.route))
 	}
 	if retriedOutside(c.req) {
-		c.attempts.Charge()
+		c.attempts.ChargeRetry()
 	}
 	for {
 		asked := c.clock()
@@ -186,7 +186,7 @@ func (c *call) attempt(req *http.Request, h *hold, asked time.Time) (resp *http.
 func (c *call) succeeded(resp *http.Response, h *hold, now time.Time) *http.Response {
 	c.counts(h).adjust()
 	if resp.StatusCode < 500 {
-		c.attempts.Ended(c.ctx, nil)
+		c.attempts.Done(c.ctx, nil)
 	}
 	c.hand(h, resp, now, c.free())
 	return resp
@@ -288,11 +288,11 @@ func (c *call) note(st *state, asked, sent, now time.Time, resp *http.Response, 
 func (c *call) fail(f *failure) error {
 	if why := c.final(f); why != nil {
 		if f.throttled || f.unclear { // otherwise Permanent would count as a success of the server
-			c.attempts.Ended(c.ctx, sluice.Permanent(f.marked())) // pauses the gate, if the throttle has a time
+			c.attempts.Done(c.ctx, sluice.Permanent(f.marked())) // pauses the gate, if the throttle has a time
 		}
 		return why
 	}
-	_, err := c.attempts.Ended(c.ctx, f.marked())
+	_, err := c.attempts.Done(c.ctx, f.marked())
 	return err
 }
 
@@ -334,7 +334,7 @@ func (c *call) discard() {
 }
 
 // refused returns the results of RoundTrip if err prevents another attempt: the response that
-// was set aside, unless the caller has cancelled the request.
+// was set aside, unless the caller has canceled the request.
 func (c *call) refused(err error) (*http.Response, error) {
 	c.stop(err, time.Time{})
 	resp := c.aside

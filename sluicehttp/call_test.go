@@ -23,7 +23,7 @@ import (
 
 func TestTransport_Retry_Statuses(t *testing.T) {
 	also := sluicehttp.Config{Retry: seconds, AlsoRetry: []int{409}}
-	keep := sluicehttp.Config{Retry: seconds, KeepRefused: true}
+	keep := sluicehttp.Config{Retry: seconds, NoRetryThrottled: true}
 	all := sluicehttp.Config{Retry: seconds}
 	const key = "Idempotency-Key: 1"
 	for _, c := range []struct {
@@ -289,7 +289,7 @@ func TestTransport_Retry_AnswerSetAside(t *testing.T) {
 				cfg := sluicehttp.Config{Retry: seconds}
 				inWorld(t, cfg, layers(sluicetest.Reply(503, body)), func(w *world) {
 					time.AfterFunc(500*ms, w.rt.Close)
-					ctx, report := sluicehttp.WithReport(sluicehttp.With(bg, o))
+					ctx, report := sluicehttp.WithReport(sluicehttp.WithOverrides(bg, o))
 					status, got, err := w.get(ctx, "http://a.test/")
 					if status != 503 || got != body || err != nil || w.now() != 500*ms {
 						t.Errorf("%d, %d bytes, %v at %v", status, len(got), err, w.now())
@@ -395,7 +395,7 @@ func TestTransport_Retry_CanceledCaller(t *testing.T) {
 
 func TestOverrides_NoRetry(t *testing.T) {
 	inWorld(t, sluicehttp.Config{Retry: seconds}, layers(sluicetest.First(1, sluicetest.Status(429, "Retry-After: 60"))), func(w *world) {
-		ctx, report := sluicehttp.WithReport(sluicehttp.With(bg, sluicehttp.Overrides{NoRetry: true}))
+		ctx, report := sluicehttp.WithReport(sluicehttp.WithOverrides(bg, sluicehttp.Overrides{NoRetry: true}))
 		if status, _, err := w.get(ctx, "http://a.test/"); status != 429 || err != nil {
 			t.Errorf("%d, %v", status, err)
 		}
@@ -410,7 +410,7 @@ func TestOverrides_NoRetry(t *testing.T) {
 
 func TestOverrides_Idempotent(t *testing.T) {
 	inWorld(t, sluicehttp.Config{Retry: seconds}, layers(sluicetest.First(1, sluicetest.Cut())), func(w *world) {
-		ctx := sluicehttp.With(bg, sluicehttp.Overrides{Idempotent: true})
+		ctx := sluicehttp.WithOverrides(bg, sluicehttp.Overrides{Idempotent: true})
 		if status, _, err := w.do(request(t, ctx, "POST", "http://a.test/", strings.NewReader("x"))); status != 200 || err != nil {
 			t.Errorf("%d, %v", status, err)
 		}
@@ -535,7 +535,7 @@ func TestTransport_RetryBudget_Answers(t *testing.T) {
 				}).server(0)
 				defer srv.Close()
 				tr := transportOn(t, srv, sluicehttp.Config{Gate: sluice.Config{RetryBudget: 1}, Retry: sluice.RetryPolicy{
-					Backoff: sluice.Constant(4 * time.Second), Throttled: sluice.Constant(4 * time.Second),
+					Backoff: sluice.Constant(4 * time.Second), ThrottleBackoff: sluice.Constant(4 * time.Second),
 				}})
 				defer tr.CloseIdleConnections()
 				client := &http.Client{Transport: tr}
@@ -754,7 +754,7 @@ func TestRetry_LoopAbove(t *testing.T) {
 		{"one call", sluicehttp.Config{}, 1, 7 * time.Minute, 12},
 		{"ten calls", sluicehttp.Config{}, 10, 7 * time.Minute, 30},
 		{"a rate", sluicehttp.Config{Gate: sluice.Config{Rate: sluice.Rate{Count: 10, Per: time.Second}}}, 1, 7 * time.Minute, 12},
-		{"Adaptive.Off", sluicehttp.Config{Gate: sluice.Config{Adaptive: sluice.Adaptive{Off: true}}}, 1, 62 * time.Minute, 124},
+		{"Adaptive.Off", sluicehttp.Config{Gate: sluice.Config{Adaptive: sluice.Adaptive{Disabled: true}}}, 1, 62 * time.Minute, 124},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			inWorld(t, c.cfg, layers(sluicetest.Status(429, "Retry-After: 30")), func(w *world) {

@@ -24,7 +24,7 @@ type claim struct {
 	flying    int64     // calls in flight then
 	ask       time.Time // when one call may ask; zero for none
 	wrong     int       // grants in spite of it, which another window may explain
-	refuted   bool      // it stops no calls until one is refused
+	refuted   bool      // it stops no calls until one is throttled
 
 	rest, rested int // windows in which no call asks, and how many there were the last time
 }
@@ -60,7 +60,7 @@ func (c *claim) missing(remaining float64) float64 {
 	return math.Inf(1)
 }
 
-// confirm notes that a call was refused: what the server claims is true.
+// confirm notes that a call was throttled: what the server claims is true.
 func (c *claim) confirm(r *reply) {
 	if !c.ask.IsZero() && !r.sent.Before(c.ask) && r.now.Before(c.until) { // it has asked
 		c.rested = min(2*c.rested+1, mostRested)
@@ -111,7 +111,7 @@ func (c *claim) exhaust(l *ratelimit.Limit, r *reply, f *finding) {
 	f.ask = c.ask
 }
 
-// leastGain is how much earlier a call must be by asking: one that is refused may cost a second.
+// leastGain is how much earlier a call must be by asking: one that is throttled may cost a second.
 // It must also be an eighth of the wait.
 const leastGain = 250 * time.Millisecond
 
@@ -165,7 +165,7 @@ func (e *ending) bound(l *ratelimit.Limit, missing, remaining float64, r *reply)
 			e.move(left, l.Rounding, missing, r)
 		}
 	case e.moves > 0:
-		// Some windows begin anew with each call. Only what the last response says is true.
+		// Some windows begin again with each call. Only what the last response says is true.
 	default: // the same window
 		if from.Before(e.from) {
 			from = e.from

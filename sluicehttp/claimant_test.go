@@ -99,7 +99,7 @@ func TestConfig_Claimant_Refused(t *testing.T) {
 		names := map[string]bool{}
 		for s := range w.rt.Gates() {
 			names[s.Name] = true
-			if s.Granted != 4 || s.InFlight != 0 || s.Learned == nil {
+			if s.Admitted != 4 || s.InFlight != 0 || s.Learned == nil {
 				w.Errorf("%v", s)
 			}
 		}

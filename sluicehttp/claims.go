@@ -32,10 +32,10 @@ import (
 //
 // Is it true at all? Sliding windows and small buckets often say that nothing remains, and grant
 // the next call. A call that is sent after such a response and granted before the reset refutes
-// it, unless another window has begun. Then this limit stops no calls until one is refused.
+// it, unless another window has begun. Then this limit stops no calls until one is throttled.
 //
 // If no call is sent, nothing is refuted. So if rounding leaves at least a quarter of a second
-// open, one call asks as soon as the reset is possible. If it is refused, none asks in the next
+// open, one call asks as soon as the reset is possible. If it is throttled, none asks in the next
 // window, then in the next three, and so on.
 //
 // Is it about all calls? A limit that has two maxima, or two buckets, under one name is several
@@ -49,7 +49,7 @@ type reply struct {
 	flying int64     // calls in flight
 	rate   sluice.Rate
 
-	granted bool // not refused, and no error either, which may hide a refusal
+	granted bool // not throttled, and no error either, which may hide a throttling response
 	refused bool
 	retryAt time.Time // when the server says to retry, and in which field
 	source  string
@@ -95,7 +95,7 @@ func (st *state) noteClaims(h *hold, said *ratelimit.Info, found *findings, now 
 	}
 }
 
-// claims is noteClaims with r. It returns how long a bucket needs for one more if r was refused
+// claims is noteClaims with r. It returns how long a bucket needs for one more if r was throttled
 // and says only when that is full.
 func (st *state) claims(said *ratelimit.Info, r *reply, found *findings) (refills time.Duration) {
 	st.mu.Lock()
@@ -160,7 +160,7 @@ func (st *state) emptyUntil(said *ratelimit.Info, found *findings, now time.Time
 	switch use := &st.t.cfg.Published; {
 	case !at.IsZero() && source == said.RetrySource: // of a redirect
 		return at, source
-	case use.Off || at.IsZero() && use.Reserve == 0:
+	case use.Disabled || at.IsZero() && use.Reserve == 0:
 		return time.Time{}, ""
 	}
 	at = time.Time{}
@@ -198,7 +198,7 @@ func (found *findings) opens(i int, l *ratelimit.Limit, now time.Time) time.Time
 	case found[i].ask.After(now):
 		return found[i].ask
 	case !found[i].ask.IsZero():
-		// Not now: then calls leave at the pace or, without one, one call asks and the others
+		// Not now: then calls start at the pace or, without one, one call asks and the others
 		// follow its response (slow start).
 		return now.Add(1)
 	}

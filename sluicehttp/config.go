@@ -13,7 +13,7 @@ import (
 	"github.com/sluice-go/sluice/sluicehttp/ratelimit"
 )
 
-// Config configures a [Transport]. The zero Config retries and obeys servers, without a rate
+// Config configures a [Transport]. The zero Config retries and respects servers, without a rate
 // or limit of its own.
 type Config struct {
 	// Rate is how often requests of each key may start, and Concurrency how many may be in
@@ -47,7 +47,7 @@ type Config struct {
 
 	// Key returns the name of the gate for a request. nil means one for each
 	// scheme, host and port. It must not change the request, and may be called by
-	// several goroutines at once.
+	// several goroutines at the same time.
 	Key func(req *http.Request) string
 
 	// Claimant, if set, returns on whose behalf a request is made, such as a tenant, or a user as opposed
@@ -55,7 +55,7 @@ type Config struct {
 	// user does not wait behind all that a batch has sent. What the server says still counts for all
 	// of them. nil means that the requests of a key go first come, first served. Gate must have no
 	// Semaphore. It is called before each attempt, must not change the request, and may be called by
-	// several goroutines at once. Do not believe a header of callers that you do not trust.
+	// several goroutines at the same time. Do not believe a header of callers that you do not trust.
 	Claimant func(req *http.Request) sluice.Claimant
 
 	// Retry is the policy for retries. Its AttemptTimeout applies until the header
@@ -82,7 +82,7 @@ type Config struct {
 	// body is a query. It gets the body as Cost does. It is called once for each such
 	// request without an Idempotency-Key or Overrides.Idempotent, before the queue. It
 	// must not change the request, read its body or keep body, and may be called by
-	// several goroutines at once.
+	// several goroutines at the same time.
 	Idempotent func(req *http.Request, body []byte) bool
 
 	// Cost, if set, returns what a request will take of limits that count more than
@@ -95,16 +95,16 @@ type Config struct {
 	// because its length is known and at most 64 KiB. Otherwise body is nil. It is
 	// called once for each request, before the queue; a negative amount fails the
 	// request. It must not change the request, read its body or keep body, and may be
-	// called by several goroutines at once.
+	// called by several goroutines at the same time.
 	Cost func(req *http.Request, body []byte) sluice.Costs
 
 	// Usage, if set, reads from a response what the request really took, which
 	// corrects its Cost. Report.Settle does the same by hand.
 	Usage Usage
 
-	// KeepRefused turns off retries of throttled requests that are not idempotent.
+	// NoRetryThrottled turns off retries of throttled requests that are not idempotent.
 	// By default they are retried, because the server did not process them.
-	KeepRefused bool
+	NoRetryThrottled bool
 
 	// ReleaseAtHeaders releases the permit when the header of a response arrives. By
 	// default it is held until the body is read or closed, because until then the
@@ -117,9 +117,9 @@ type Config struct {
 	// exporters of package observe count responses by status with it.
 	OnAttempt func(key string, a Attempt)
 
-	// LongHeld is how long a permit must be held to count in Stats.HeldLong. 0 means
+	// LeakThreshold is how long a permit must be held to count in Stats.HeldLong. 0 means
 	// 1 min.
-	LongHeld time.Duration
+	LeakThreshold time.Duration
 
 	// Published is how the limits that servers publish are used. They are by default.
 	Published Published
@@ -137,11 +137,11 @@ type Config struct {
 // Published is on: requests stop before a limit is exceeded, until it says that there is
 // more, as far as the header proves true; see docs/http.md.
 type Published struct {
-	// Off means that a limit of which nothing remains holds up no requests. The rate and
-	// the concurrency are those of the Config, and what a throttle says is obeyed.
-	Off bool
+	// Disabled means that a limit of which nothing remains delays no requests. The rate and
+	// the concurrency are those of the Config, and what a throttle says is respected.
+	Disabled bool
 
-	// Spread sends what remains of a limit evenly until its reset, but not faster
+	// Spread sends the remaining quota of a limit evenly until its reset, but not faster
 	// than the configured rate. It applies when less than this share of the limit
 	// remains: 0.1 means the last tenth, 1 always; 0 means never. A limit whose maximum is
 	// unknown is spread only by 1. Limits of other units than requests are spread
@@ -149,9 +149,9 @@ type Published struct {
 	//
 	// With 1, a key without a configured rate also has the slowest rate that its server
 	// publishes and, if none is configured, the concurrency. Servers publish no burst, so
-	// calls leave evenly spaced, with a burst of 1; a Gate.Rate that has only a Burst is an
+	// calls start evenly spaced, with a burst of 1; a Gate.Rate that has only a Burst is an
 	// error. Until the first response, calls without a configured concurrency go one by
-	// one. Stats shows what is in force.
+	// one. Stats shows what is that applies.
 	Spread float64
 
 	// Reserve is the share of each limit that is left to others, such as another program
@@ -167,7 +167,7 @@ func (p *Published) check() error {
 		return fmt.Errorf("spread of %v: must be from 0 to 1", p.Spread)
 	case !(p.Reserve >= 0 && p.Reserve < 1):
 		return fmt.Errorf("reserve of %v: must be from 0 to less than 1", p.Reserve)
-	case p.Off && (p.Spread > 0 || p.Reserve > 0):
+	case p.Disabled && (p.Spread > 0 || p.Reserve > 0):
 		return errors.New("published limits are off, with a Spread or a Reserve")
 	}
 	return nil
@@ -184,7 +184,7 @@ func (p *Published) reserve(most float64) float64 {
 // An Inspector reads what a server says about limits outside of the header. said is what
 // status and header say, and may be changed: Throttled makes the response a throttle, RetryAt
 // is when to retry, and ShouldRetry = new(false) prevents a retry. With a Config.Cost, a Reason
-// that is one of its units, or "requests", says whose limit has refused the request.
+// that is one of its units, or "requests", says whose limit has rejected the request.
 //
 // peek returns the beginning of the body, up to 64 KiB, and leaves the body whole. It waits
 // for it, but at most for a second or the AttemptTimeout, whichever is shorter. Meanwhile the
@@ -219,8 +219,8 @@ func (cfg *Config) check() error {
 	switch {
 	case cfg.NewGate != nil && !reflect.ValueOf(cfg.Gate).IsZero():
 		return errors.New("both Gate and NewGate")
-	case cfg.LongHeld < 0:
-		return fmt.Errorf("negative LongHeld %v", cfg.LongHeld)
+	case cfg.LeakThreshold < 0:
+		return fmt.Errorf("negative LongHeld %v", cfg.LeakThreshold)
 	case cfg.Claimant != nil && cfg.Gate.Semaphore != nil:
 		return errors.New("both a Claimant and a Gate.Semaphore, whose permits calls would hold while they wait")
 	}
@@ -243,8 +243,8 @@ func (cfg *Config) check() error {
 // withDefaults returns cfg with defaults, and with copies of slices that the caller may
 // change.
 func (cfg Config) withDefaults() Config {
-	if cfg.LongHeld == 0 {
-		cfg.LongHeld = defaultLongHeld
+	if cfg.LeakThreshold == 0 {
+		cfg.LeakThreshold = defaultLongHeld
 	}
 	cfg.AlsoRetry = slices.Clone(cfg.AlsoRetry)
 	cfg.Gate.Limits = slices.Clone(cfg.Gate.Limits)

@@ -57,7 +57,7 @@ type spending struct {
 
 type spendingKey struct{}
 
-// exhausted returns the unit of the limit that has refused the request, as a throttle says: the
+// exhausted returns the unit of the limit that has throttled the request, as a throttle says: the
 // only one of which less remains than the request takes, or else the one that the reason
 // names. It returns "" if there is none.
 func (s *spending) exhausted(said *ratelimit.Info) (unit sluice.Unit) {

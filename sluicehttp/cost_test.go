@@ -100,7 +100,7 @@ func TestConfig_Cost_GetsTheBeginningOfTheBody(t *testing.T) {
 					return sluice.Costs{}
 				}}
 				inWorld(t, cfg, layers(sluicetest.ReadBody(), sluicetest.On(1, sluicetest.Status(429)), sluicetest.Reply(200, "ok")), func(w *world) {
-					ctx := sluicehttp.With(bg, sluicehttp.Overrides{NoRetry: noRetry})
+					ctx := sluicehttp.WithOverrides(bg, sluicehttp.Overrides{NoRetry: noRetry})
 					if _, _, err := w.do(request(w, ctx, http.MethodPut, "https://a.test/", c.body())); err != nil {
 						t.Error(err)
 					}
@@ -161,7 +161,7 @@ func TestConfig_Cost_SetsTheCostOfTheCall(t *testing.T) {
 	inWorld(t, cfg, layers(sluicetest.Reply(200, "ok")), func(w *world) {
 		w.wantGet("https://a.test/", 200)
 		wantLeft(t, b, 70)
-		if _, _, err := w.get(sluicehttp.With(bg, sluicehttp.Overrides{Cost: 5}), "https://a.test/"); err != nil {
+		if _, _, err := w.get(sluicehttp.WithOverrides(bg, sluicehttp.Overrides{Cost: 5}), "https://a.test/"); err != nil {
 			t.Error(err)
 		}
 		wantLeft(t, b, 65)
@@ -327,7 +327,7 @@ func TestTransport_Gates_YieldsEachGate(t *testing.T) {
 		w.wantGet("https://b.test/", 200)
 		names := map[string]uint64{}
 		for s := range w.rt.Gates() {
-			names[s.Name] = s.Granted
+			names[s.Name] = s.Admitted
 		}
 		if len(names) != 2 || names["https://a.test"] != 1 || names["https://b.test"] != 1 {
 			t.Errorf("%v", names)

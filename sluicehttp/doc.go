@@ -10,7 +10,7 @@
 //	})
 //
 // There is a gate for each scheme, host and port. It is made for the first request and
-// evicted when a new gate would behave the same. Config.Key groups requests differently, and [With] does so for single requests. If the
+// evicted when a new gate would behave the same. Config.Key groups requests differently, and [WithOverrides] does so for single requests. If the
 // limit is that of a route, the route gets a gate below the one of the host.
 //
 // Close response bodies: the permit of a request is held until its body is read to the end,

@@ -105,7 +105,7 @@ func (s *scopes) others(w *word) bool {
 	return false
 }
 
-// refuse notes that a call of another route was refused, and reports whether that shows that all are.
+// refuse notes that a call of another route was throttled, and reports whether that shows that all are.
 func (e *episode) refuse(w *word) bool {
 	e.refused++
 	if w.asked {
@@ -118,7 +118,7 @@ func (e *episode) refuse(w *word) bool {
 	return e.asked >= enoughAsked || e.refused >= enoughAsked || e.noneLeft()
 }
 
-// crowd reports whether w, of a call that was in flight when e began, shows that all are refused: so
+// crowd reports whether w, of a call that was in flight when e began, shows that all are throttled: so
 // were all routes that are known to call, and all are to wait as long.
 func (e *episode) crowd(w *word) bool {
 	if w.shows || e.granted > 0 || len(e.refusedOf) < enoughAsked || !e.noneLeft() {
@@ -133,7 +133,7 @@ func (e *episode) crowd(w *word) bool {
 	return true
 }
 
-// noneLeft reports whether all routes that are known to call were refused.
+// noneLeft reports whether all routes that are known to call were throttled.
 func (e *episode) noneLeft() bool {
 	for route := range e.others {
 		if _, refused := e.refusedOf[route]; !refused {

@@ -50,7 +50,7 @@ func Example() {
 func ExampleWithReport() {
 	srv := sluicetest.NewServer(sluicetest.Status(429, "Retry-After: 3600"))
 	defer srv.Close()
-	transport, err := sluicehttp.New(srv.Transport(), sluicehttp.Config{})
+	transport, err := sluicehttp.New(srv.Transport())
 	if err != nil {
 		panic(err)
 	}
@@ -78,16 +78,16 @@ func ExampleWithReport() {
 }
 
 // One request may want it otherwise.
-func ExampleWith() {
+func ExampleWithOverrides() {
 	srv := sluicetest.NewServer(sluicetest.On(1, sluicetest.Status(503)))
 	defer srv.Close()
-	transport, err := sluicehttp.New(srv.Transport(), sluicehttp.Config{})
+	transport, err := sluicehttp.New(srv.Transport())
 	if err != nil {
 		panic(err)
 	}
 	client := &http.Client{Transport: transport}
 
-	ctx := sluicehttp.With(context.Background(), sluicehttp.Overrides{Key: "search", NoRetry: true})
+	ctx := sluicehttp.WithOverrides(context.Background(), sluicehttp.Overrides{Key: "search", NoRetry: true})
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://api.example.com/search", nil)
 	if err != nil {
 		panic(err)
@@ -99,7 +99,7 @@ func ExampleWith() {
 	resp.Body.Close()
 	fmt.Println(resp.Status)
 	transport.Stats(func(key string, s sluicehttp.Stats) bool {
-		fmt.Println(key, s.Granted)
+		fmt.Println(key, s.Admitted)
 		return true
 	})
 	// Output:
@@ -167,7 +167,7 @@ func ExampleInspectors() {
 
 	transport, err := sluicehttp.New(srv.Transport(), sluicehttp.Config{
 		Inspect: sluicehttp.Inspectors(sluicehttp.AWS, sluicehttp.GitHub),
-		Retry:   sluice.RetryPolicy{Throttled: sluice.Constant(time.Millisecond)}, // an example may not dawdle
+		Retry:   sluice.RetryPolicy{ThrottleBackoff: sluice.Constant(time.Millisecond)}, // an example may not dawdle
 	})
 	if err != nil {
 		panic(err)
@@ -212,7 +212,7 @@ func ExampleAnthropic() {
 
 	transport, err := sluicehttp.New(srv.Transport(), sluicehttp.Config{
 		Inspect: sluicehttp.Anthropic,
-		Retry:   sluice.RetryPolicy{Throttled: sluice.Constant(time.Millisecond)}, // an example may not dawdle
+		Retry:   sluice.RetryPolicy{ThrottleBackoff: sluice.Constant(time.Millisecond)}, // an example may not dawdle
 	})
 	if err != nil {
 		panic(err)
@@ -337,7 +337,7 @@ func ExampleReport_Settle() {
 func ExampleTransport_Gates() {
 	srv := sluicetest.NewServer()
 	defer srv.Close()
-	transport, err := sluicehttp.New(srv.Transport(), sluicehttp.Config{})
+	transport, err := sluicehttp.New(srv.Transport())
 	if err != nil {
 		panic(err)
 	}
@@ -348,7 +348,7 @@ func ExampleTransport_Gates() {
 	}
 	resp.Body.Close()
 	for s := range transport.Gates() {
-		fmt.Println(s.Name, s.Granted)
+		fmt.Println(s.Name, s.Admitted)
 	}
 	// Output: http://api.example.com 1
 }

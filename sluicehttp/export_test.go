@@ -61,7 +61,7 @@ func RefillRates(most float64, seen ...[2]float64) (rates []float64) {
 	return rates
 }
 
-// Exhausted returns the unit of the limit that has refused a request with costs, as the
+// ThrottledBy returns the unit of the limit that has refused a request with costs, as the
 // response says.
 func Exhausted(costs sluice.Costs, said ratelimit.Info) sluice.Unit {
 	return (&spending{costs: costs}).exhausted(&said)

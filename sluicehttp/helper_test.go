@@ -32,7 +32,7 @@ var bg = context.Background()
 const ms = time.Millisecond
 
 // seconds is a policy whose every backoff is 1 s, so that instants are exact.
-var seconds = sluice.RetryPolicy{Backoff: sluice.Constant(time.Second), Throttled: sluice.Constant(time.Second)}
+var seconds = sluice.RetryPolicy{Backoff: sluice.Constant(time.Second), ThrottleBackoff: sluice.Constant(time.Second)}
 
 // A world is a server in memory and a client that comes to it through a transport
 // that adds nothing at random.
@@ -243,41 +243,41 @@ func earlyHints(next http.Handler) http.Handler {
 
 // Families that few servers use. Times are rounded up to a second.
 
-func untilWholeSecond(s sluicetest.Standing, wait time.Duration) time.Time {
+func untilWholeSecond(s sluicetest.LimitState, wait time.Duration) time.Time {
 	return s.Now.Add(wait + time.Second - 1).Truncate(time.Second)
 }
 
-func retryAfterDate(h http.Header, s sluicetest.Standing) {
-	if s.Refused {
+func retryAfterDate(h http.Header, s sluicetest.LimitState) {
+	if s.Throttled {
 		h.Set("Retry-After", untilWholeSecond(s, s.Wait).UTC().Format(http.TimeFormat))
 	}
 }
 
-func retryAfterEpoch(h http.Header, s sluicetest.Standing) {
-	if s.Refused {
+func retryAfterEpoch(h http.Header, s sluicetest.LimitState) {
+	if s.Throttled {
 		h.Set("Retry-After", fmt.Sprint(untilWholeSecond(s, s.Wait).Unix()))
 	}
 }
 
-func retryAfterMillis(h http.Header, s sluicetest.Standing) {
+func retryAfterMillis(h http.Header, s sluicetest.LimitState) {
 	sluicetest.RetryAfter(h, s)
-	if s.Refused {
+	if s.Throttled {
 		h.Set("Retry-After-Ms", fmt.Sprint(max(1, (s.Wait+time.Millisecond-1).Milliseconds())))
 	}
 }
 
-func draft7(h http.Header, s sluicetest.Standing) {
+func draft7(h http.Header, s sluicetest.LimitState) {
 	h.Set("Ratelimit-Policy", fmt.Sprintf("%d;w=%d", s.Limit, int64(s.Window.Seconds())))
 	h.Set("Ratelimit", fmt.Sprintf("limit=%d, remaining=%d, reset=%d", s.Limit, s.Remaining, resetSeconds(s)))
 }
 
-func draft3(h http.Header, s sluicetest.Standing) {
+func draft3(h http.Header, s sluicetest.LimitState) {
 	h.Set("Ratelimit-Limit", fmt.Sprintf("%d, %d;w=%d", s.Limit, s.Limit, int64(s.Window.Seconds())))
 	h.Set("Ratelimit-Remaining", fmt.Sprint(s.Remaining))
 	h.Set("Ratelimit-Reset", fmt.Sprint(resetSeconds(s)))
 }
 
-func resetSeconds(s sluicetest.Standing) int64 {
+func resetSeconds(s sluicetest.LimitState) int64 {
 	wait := s.Reset
 	if s.Remaining == 0 {
 		wait = s.Wait

@@ -44,10 +44,10 @@ func hostileServer(t *testing.T, seed uint64, requests int) {
 		cfg.Published = sluicehttp.Published{Spread: 1, Reserve: .1}
 	}
 	learns := seed%2 > 0
-	cfg.Gate.Adaptive.Off = !learns
+	cfg.Gate.Adaptive.Disabled = !learns
 	rt := mustTransport(t, base, cfg)
 	defer rt.Close()
-	ctx := sluicehttp.With(t.Context(), sluicehttp.Overrides{NoRetry: true})
+	ctx := sluicehttp.WithOverrides(t.Context(), sluicehttp.Overrides{NoRetry: true})
 	for n := range requests {
 		req, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://a.test/"+h.of("a", "b", "c"), nil)
 		if err != nil {

@@ -22,7 +22,7 @@ func azure(a *answer) {
 }
 
 // stripe inspects which limit it was: one of the account, of an endpoint, or of a single object. A
-// Stripe-Should-Retry of false with the first two is meant for loops that would come again at once.
+// Stripe-Should-Retry of false with the first two is meant for loops that would come again immediately.
 // https://docs.stripe.com/rate-limits
 func stripe(a *answer) {
 	switch reason := a.resp.Header.Get("Stripe-Rate-Limited-Reason"); {

@@ -58,7 +58,7 @@ func TestGitHub_WaitsDouble(t *testing.T) {
 		refuse, // after a minute: the one call that tries
 		nil, nil, nil, refuse,
 	))
-	cfg := sluicehttp.Config{Inspect: sluicehttp.GitHub, Gate: sluice.Config{Concurrency: 3, Adaptive: sluice.Adaptive{Off: true}}}
+	cfg := sluicehttp.Config{Inspect: sluicehttp.GitHub, Gate: sluice.Config{Concurrency: 3, Adaptive: sluice.Adaptive{Disabled: true}}}
 	inWorld(t, cfg, faults, func(w *world) {
 		var wg sync.WaitGroup
 		for range 3 {
@@ -231,7 +231,7 @@ func TestAWS(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			wantTries(t, sluicehttp.Config{Inspect: sluicehttp.AWS}, c.status, c.body, c.header, c.tries...)
-			keep := sluicehttp.Config{Inspect: sluicehttp.AWS, KeepRefused: true}
+			keep := sluicehttp.Config{Inspect: sluicehttp.AWS, NoRetryThrottled: true}
 			wantTries(t, keep, c.status, c.body, c.header, 0)
 		})
 	}
@@ -436,7 +436,7 @@ func TestInspector_StallingBody_KeyIsPaused(t *testing.T) {
 				faults := layers(sluicetest.Path("/7", sluicetest.Stall(1, limits.Never)),
 					sluicetest.Path("/7", sluicetest.Reply(c.status, "long", strings.Split(c.header, "|")...)))
 				inWorld(t, cfg, faults, func(w *world) {
-					ctx := sluicehttp.With(bg, sluicehttp.Overrides{NoRetry: true})
+					ctx := sluicehttp.WithOverrides(bg, sluicehttp.Overrides{NoRetry: true})
 					done := make(chan struct{})
 					go func() {
 						defer close(done)
@@ -486,7 +486,7 @@ func TestInspector_StallingBody_KeyIsPaused(t *testing.T) {
 	}
 	for stall, want := range map[time.Duration]time.Duration{0: 100 * ms, 50 * ms: 160 * ms, 300 * ms: 640 * ms} {
 		cfg := sluicehttp.Config{Inspect: less, Retry: seconds}
-		cfg.Gate.Adaptive.Off = true // it would ask the server when it thinks best
+		cfg.Gate.Adaptive.Disabled = true // it would ask the server when it thinks best
 		faults := layers(sluicetest.On(1, sluicetest.Stall(1, stall)), sluicetest.On(1, sluicetest.Reply(429, "soon", "Retry-After: 60")))
 		inWorld(t, cfg, faults, func(w *world) {
 			w.wantGet("http://a.test/", 200)

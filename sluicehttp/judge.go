@@ -11,11 +11,11 @@ import (
 // A failure is how an attempt failed.
 type failure struct {
 	err       error       // a *StatusError, or that of the base transport
-	throttled bool        // the server refused because there were too many
+	throttled bool        // the server throttled because there were too many
 	unclear   bool        // it may have: the gate knows by the answers to others
 	passed    bool        // then: if it did not, the response is no failure and the caller gets it
 	at        time.Time   // the earliest time to send it again; zero if unknown
-	unit      sluice.Unit // whose limit has refused it, if the response says so
+	unit      sluice.Unit // whose limit has throttled it, if the response says so
 	final     error       // why there must be no other attempt, or nil
 }
 
@@ -32,7 +32,7 @@ func (c *call) judge(resp *http.Response, said *ratelimit.Info, now time.Time) *
 		// again, unless it did a part of it. That includes 529, which means busy. 503 may also mean a
 		// failure, and then only the server knows.
 		refused := resp.StatusCode != http.StatusServiceUnavailable || wanted
-		if refused && !c.partly && !c.t.cfg.KeepRefused {
+		if refused && !c.partly && !c.t.cfg.NoRetryThrottled {
 			safe = true
 		}
 	case wanted && resp.StatusCode >= 400:
@@ -56,18 +56,18 @@ func (c *call) judge(resp *http.Response, said *ratelimit.Info, now time.Time) *
 	return f
 }
 
-// marked returns the error of f for sluice.Attempts. After a throttle it pauses the gate.
+// marked returns the error of f for sluice.RetryLoop. After a throttle it pauses the gate.
 // After any other failure the time is for this call only, which may be at fault itself.
 func (f *failure) marked() error {
 	switch {
 	case f.throttled:
-		err := sluice.RetryAt(f.err, f.at) // zero if unknown
+		err := sluice.ThrottledUntil(f.err, f.at) // zero if unknown
 		if f.unit != "" {
-			err = sluice.Exhausted(err, f.unit)
+			err = sluice.ThrottledBy(err, f.unit)
 		}
 		return err
 	case !f.at.IsZero():
-		return sluice.NotBefore(f.err, f.at)
+		return sluice.RetryAt(f.err, f.at)
 	case f.passed:
 		return sluice.MaybeThrottled(sluice.Permanent(f.err))
 	case f.unclear:

@@ -35,7 +35,7 @@ func (st *state) inspect(resp *http.Response, some uint32, said *ratelimit.Info,
 }
 
 // whenRefused reads when to retry from the header of resp as if its status had said that it is
-// a refusal: a Retry-After, or when the exhausted limit opens.
+// a throttling response: a Retry-After, or when the exhausted limit opens.
 func (st *state) whenRefused(said *ratelimit.Info, resp *http.Response, now time.Time) {
 	if resp.StatusCode < 300 { // whose Retry-After was not read
 		as429, _ := st.t.cfg.Headers.Parse(http.StatusTooManyRequests, resp.Header, now)
@@ -68,7 +68,7 @@ func (st *state) when(said *ratelimit.Info, now time.Time) {
 }
 
 // floor returns the end of a wait of least, doubled for each earlier wait after which
-// another call was refused.
+// another call was throttled.
 func (st *state) floor(least time.Duration, now time.Time) time.Time {
 	st.mu.Lock()
 	defer st.mu.Unlock()

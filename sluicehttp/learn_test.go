@@ -34,7 +34,7 @@ func TestTransport_Throttle_PausesAll(t *testing.T) {
 func TestTransport_Throttle_LongestPauseCounts(t *testing.T) {
 	faults := layers(sluicetest.Delay(ms), sluicetest.Script(
 		sluicetest.Status(429, "Retry-After: 100"), sluicetest.Status(429, "Retry-After: 10")))
-	cfg := sluicehttp.Config{Gate: sluice.Config{Adaptive: sluice.Adaptive{Off: true}}}
+	cfg := sluicehttp.Config{Gate: sluice.Config{Adaptive: sluice.Adaptive{Disabled: true}}}
 	inWorld(t, cfg, faults, func(w *world) {
 		var wg sync.WaitGroup
 		for range 2 {
@@ -169,14 +169,14 @@ func TestTransport_TooShort(t *testing.T) {
 // Whatever the family, a client that obeys is refused once at most: before it
 // knows that there is a limit.
 func TestTransport_Throttle_EveryFamily(t *testing.T) {
-	for name, family := range map[string]sluicetest.Family{
+	for name, family := range map[string]sluicetest.HeaderStyle{
 		"Retry-After": sluicetest.RetryAfter, "date": retryAfterDate, "ms": retryAfterMillis, "epoch": retryAfterEpoch,
 		"GitHub": sluicetest.GitHub, "OpenAI": sluicetest.OpenAI, "Anthropic": sluicetest.Anthropic,
 		"draft 3": draft3, "draft 7": draft7, "draft 10": sluicetest.Draft10,
 	} {
 		for _, scheme := range []string{"http", "https"} {
 			t.Run(name+"/"+scheme, func(t *testing.T) {
-				limit := sluicetest.Limit{Quota: 20, Window: time.Minute, Family: family}
+				limit := sluicetest.Limit{Quota: 20, Window: time.Minute, HeaderStyle: family}
 				cfg := sluicehttp.Config{Gate: sluice.Config{Concurrency: 1}}
 				inWorld(t, cfg, layers(sluicetest.Enforce(limit)), func(w *world) {
 					w.rt.SetRandom(rand.Float64)
@@ -185,7 +185,7 @@ func TestTransport_Throttle_EveryFamily(t *testing.T) {
 					}
 					r := w.srv.Record()
 					// The Retry-After beside the one in ms is rounded up.
-					if err := r.Obeyed(); err != nil && name != "ms" {
+					if err := r.CheckRetryAfter(); err != nil && name != "ms" {
 						t.Error(err)
 					}
 					// These tell nothing as long as all is well.
@@ -193,8 +193,8 @@ func TestTransport_Throttle_EveryFamily(t *testing.T) {
 					if slices.Contains([]string{"Retry-After", "date", "ms", "epoch"}, name) {
 						most = 4
 					}
-					if r.Refused() > most {
-						t.Errorf("%d refused, want at most %d", r.Refused(), most)
+					if r.Throttled() > most {
+						t.Errorf("%d refused, want at most %d", r.Throttled(), most)
 					}
 					if w.now() > 4*time.Minute+30*time.Second { // the gate learns meanwhile
 						t.Errorf("took %v", w.now())
@@ -261,7 +261,7 @@ func TestTransport_SilentSuccessEndsDoubling(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			faults := layers(sluicetest.On(1, secondary), sluicetest.On(c.second, secondary))
-			cfg := sluicehttp.Config{Retry: seconds, Gate: sluice.Config{Adaptive: sluice.Adaptive{Off: true}}}
+			cfg := sluicehttp.Config{Retry: seconds, Gate: sluice.Config{Adaptive: sluice.Adaptive{Disabled: true}}}
 			inWorld(t, cfg, faults, func(w *world) {
 				w.wantGet("http://a.test/", 200)
 				w.wantGet("http://a.test/", 200)
@@ -351,7 +351,7 @@ func TestTransport_RetryAfter_EveryStatus(t *testing.T) {
 						case len(came) != 3 || came[1] != 20*time.Second:
 							t.Errorf("requests arrived at %v", came)
 						}
-						if err := w.srv.Record().Obeyed(); err != nil {
+						if err := w.srv.Record().CheckRetryAfter(); err != nil {
 							t.Error(err)
 						}
 					})
@@ -405,7 +405,7 @@ func TestTransport_RetryAfter_IsBounded(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			inWorld(t, sluicehttp.Config{Retry: c.policy}, layers(sluicetest.On(1, sluicetest.Status(504, "Retry-After: 20"))), func(w *world) {
-				ctx, report := sluicehttp.WithReport(sluicehttp.With(bg, c.override))
+				ctx, report := sluicehttp.WithReport(sluicehttp.WithOverrides(bg, c.override))
 				w.client.Timeout = c.timeout
 				status, _, err := w.do(request(t, ctx, c.method, "http://a.test/", nil))
 				if status != 504 || err != nil || w.now() != 0 {
@@ -433,7 +433,7 @@ func TestTransport_RetryAfter_Canceled(t *testing.T) {
 	})
 }
 
-// 529 is a refusal like 429: any method is sent again, unless KeepRefused.
+// 529 is a refusal like 429: any method is sent again, unless NoRetryThrottled.
 func TestTransport_RetryAfter_529(t *testing.T) {
 	for _, method := range []string{"GET", "POST"} {
 		for _, withTime := range []bool{false, true} {
@@ -442,7 +442,7 @@ func TestTransport_RetryAfter_529(t *testing.T) {
 				if withTime {
 					header, want = "Retry-After: 20", 20*time.Second
 				}
-				cfg := sluicehttp.Config{Retry: seconds, KeepRefused: keep}
+				cfg := sluicehttp.Config{Retry: seconds, NoRetryThrottled: keep}
 				inWorld(t, cfg, layers(sluicetest.On(1, sluicetest.Status(529, header))), func(w *world) {
 					status, _, err := w.do(request(t, bg, method, "http://a.test/", strings.NewReader("x")))
 					if err != nil {
@@ -585,7 +585,7 @@ func TestTransport_GlobalThrottle_GateOfTheServer(t *testing.T) {
 		w.wantGet("http://a.test/before", 200)
 		var wg sync.WaitGroup
 		wg.Go(func() {
-			ctx := sluicehttp.With(bg, sluicehttp.Overrides{Key: "search"})
+			ctx := sluicehttp.WithOverrides(bg, sluicehttp.Overrides{Key: "search"})
 			if status, _, err := w.get(ctx, "http://a.test/refused"); status != 200 {
 				t.Errorf("%d, %v", status, err)
 			}

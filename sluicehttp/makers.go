@@ -169,7 +169,7 @@ func (a *answer) final(reason string) {
 }
 
 // after notes that the server wants a wait of some seconds, as source says. A header that says
-// more is obeyed, unless it was only rounded up to a second.
+// more is respected, unless it was only rounded up to a second.
 func (a *answer) after(seconds float64, source string) {
 	const most = 1e9 // 31 years; Config.MaxPause is less, and a Duration has room for it
 	if !(seconds > 0) {

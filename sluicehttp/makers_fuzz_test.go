@@ -50,7 +50,7 @@ func FuzzMakers(f *testing.F) {
 				return &http.Response{StatusCode: status, Header: header, Body: io.NopCloser(strings.NewReader(body)), ContentLength: int64(len(body))}, nil
 			})
 			rt := mustTransport(t, base, sluicehttp.Config{MaxPause: most, Retry: sluice.RetryPolicy{MaxServerWait: -1}})
-			req, err := http.NewRequestWithContext(sluicehttp.With(bg, sluicehttp.Overrides{NoRetry: true}), "POST", "https://a.test/", strings.NewReader(sent))
+			req, err := http.NewRequestWithContext(sluicehttp.WithOverrides(bg, sluicehttp.Overrides{NoRetry: true}), "POST", "https://a.test/", strings.NewReader(sent))
 			if err != nil {
 				t.Fatal(err)
 			}

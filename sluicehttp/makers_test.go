@@ -221,9 +221,9 @@ func TestMakers(t *testing.T) {
 	for _, c := range words {
 		for _, idempotent := range []bool{true, false} {
 			t.Run(fmt.Sprintf("%s/%v", c.name, idempotent), func(t *testing.T) {
-				retry := sluice.RetryPolicy{Backoff: sluice.Constant(another), Throttled: sluice.Constant(second)}
+				retry := sluice.RetryPolicy{Backoff: sluice.Constant(another), ThrottleBackoff: sluice.Constant(second)}
 				inWorld(t, sluicehttp.Config{Retry: retry}, layers(sluicetest.On(1, c.layer())), func(w *world) {
-					ctx := sluicehttp.With(bg, sluicehttp.Overrides{Idempotent: idempotent})
+					ctx := sluicehttp.WithOverrides(bg, sluicehttp.Overrides{Idempotent: idempotent})
 					req := request(w, ctx, "POST", "https://a.test"+c.path, strings.NewReader(c.sent))
 					req.Header.Set("Content-Type", "application/json")
 					status, body, err := w.do(req)
@@ -253,7 +253,7 @@ func TestMakers_ConfiguredLast(t *testing.T) {
 	drive := fmt.Sprintf(googleForbidden, "rateLimitExceeded")
 	wantTries(t, sluicehttp.Config{Inspect: never}, 403, drive, []string{"Content-Type: application/json"}, 0)
 	wantTries(t, sluicehttp.Config{Inspect: sluicehttp.GitHub}, 403, drive, []string{"Content-Type: application/json"}, 0, second)
-	wantTries(t, sluicehttp.Config{KeepRefused: true}, 403, drive, []string{"Content-Type: application/json"}, 0)
+	wantTries(t, sluicehttp.Config{NoRetryThrottled: true}, 403, drive, []string{"Content-Type: application/json"}, 0)
 }
 
 // Discord's body may pause all calls to the server, whatever their key.
@@ -265,7 +265,7 @@ func TestMakers_Global(t *testing.T) {
 		cfg := sluicehttp.Config{Key: func(req *http.Request) string { return req.URL.Path }}
 		faults := layers(sluicetest.On(1, sluicetest.Reply(429, body, "Content-Type: application/json")))
 		inWorld(t, cfg, faults, func(w *world) {
-			ctx := sluicehttp.With(bg, sluicehttp.Overrides{NoRetry: true})
+			ctx := sluicehttp.WithOverrides(bg, sluicehttp.Overrides{NoRetry: true})
 			if status, _, err := w.get(ctx, "https://a.test/a"); status != 429 || err != nil {
 				t.Errorf("%d, %v", status, err)
 			}
@@ -412,8 +412,8 @@ func TestMakers_Bucket(t *testing.T) {
 			continue // no throttle, or one that says to wait for as long after each refusal
 		}
 		t.Run(c.name, func(t *testing.T) {
-			header := func(h http.Header, s sluicetest.Standing) {
-				if !s.Refused {
+			header := func(h http.Header, s sluicetest.LimitState) {
+				if !s.Throttled {
 					return
 				}
 				h.Set("Content-Type", "application/json")
@@ -423,7 +423,7 @@ func TestMakers_Bucket(t *testing.T) {
 					}
 				}
 			}
-			limit := sluicetest.Limit{Count: 20, Per: second, Burst: 20, Status: c.status, Body: " " + c.body, Family: header} // the space keeps Enforce from setting the type
+			limit := sluicetest.Limit{Count: 20, Per: second, Burst: 20, Status: c.status, Body: " " + c.body, HeaderStyle: header} // the space keeps Enforce from setting the type
 			var lost, refused int
 			var took time.Duration
 			inWorld(t, sluicehttp.Config{}, layers(sluicetest.Enforce(limit), sluicetest.Delay(20*ms)), func(w *world) {
@@ -432,7 +432,7 @@ func TestMakers_Bucket(t *testing.T) {
 				for range 8 {
 					go func() {
 						for range work {
-							ctx := sluicehttp.With(bg, sluicehttp.Overrides{Idempotent: c.post == 0})
+							ctx := sluicehttp.WithOverrides(bg, sluicehttp.Overrides{Idempotent: c.post == 0})
 							req := request(w, ctx, "POST", "https://a.test"+c.path, strings.NewReader(c.sent))
 							status, body, err := w.do(req)
 							results <- err == nil && status == 200 && body == "ok\n"
@@ -450,7 +450,7 @@ func TestMakers_Bucket(t *testing.T) {
 						lost++
 					}
 				}
-				took, refused = w.now(), w.srv.Record().Refused()
+				took, refused = w.now(), w.srv.Record().Throttled()
 				synctest.Wait()
 			})
 			t.Logf("%d lost, %d refused, %v", lost, refused, took)

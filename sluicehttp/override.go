@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Overrides change the [Config] for single requests, see [With]. A zero field changes
+// Overrides change the [Config] for single requests, see [WithOverrides]. A zero field changes
 // nothing.
 type Overrides struct {
 	// Key names the gate, in place of Config.Key. It does not apply to redirects
@@ -35,13 +35,13 @@ type Overrides struct {
 
 type overridesKey struct{}
 
-// With returns a copy of ctx whose requests have the overrides o. A zero field of o keeps the
+// WithOverrides returns a copy of ctx whose requests have the overrides o. A zero field of o keeps the
 // value that ctx has, so middleware that sets one field does not undo another. A field
 // cannot be set back to zero.
 //
-//	ctx = sluicehttp.With(ctx, sluicehttp.Overrides{Key: "search", Idempotent: true})
+//	ctx = sluicehttp.WithOverrides(ctx, sluicehttp.Overrides{Key: "search", Idempotent: true})
 //	req, err := http.NewRequestWithContext(ctx, http.MethodPost, url, body)
-func With(ctx context.Context, o Overrides) context.Context {
+func WithOverrides(ctx context.Context, o Overrides) context.Context {
 	merged := *overridesOf(ctx)
 	merged.Key = cmp.Or(o.Key, merged.Key)
 	merged.Cost = cmp.Or(o.Cost, merged.Cost)

@@ -31,7 +31,7 @@ func TestWith_Merges(t *testing.T) {
 		for _, order := range [][]sluicehttp.Overrides{{one, {}}, {{}, one}, {one, full}, {full, one}, {full, {}}} {
 			ctx := context.Context(bg)
 			for _, o := range order {
-				ctx = sluicehttp.With(ctx, o)
+				ctx = sluicehttp.WithOverrides(ctx, o)
 			}
 			want := full
 			if order[0] != full && order[1] != full {
@@ -43,8 +43,8 @@ func TestWith_Merges(t *testing.T) {
 		}
 	}
 	// The later one wins, and the context before is as it was.
-	ctx := sluicehttp.With(bg, sluicehttp.Overrides{Key: "a", Cost: 2, AttemptTimeout: time.Second})
-	later := sluicehttp.With(ctx, sluicehttp.Overrides{Key: "b", Cost: 3, AttemptTimeout: -1})
+	ctx := sluicehttp.WithOverrides(bg, sluicehttp.Overrides{Key: "a", Cost: 2, AttemptTimeout: time.Second})
+	later := sluicehttp.WithOverrides(ctx, sluicehttp.Overrides{Key: "b", Cost: 3, AttemptTimeout: -1})
 	if got, want := sluicehttp.OverridesFrom(later), (sluicehttp.Overrides{Key: "b", Cost: 3, AttemptTimeout: -1}); got != want {
 		t.Errorf("got %+v", got)
 	}
@@ -57,9 +57,9 @@ func TestWith_Merges(t *testing.T) {
 func TestWith_Middleware(t *testing.T) {
 	inWorld(t, sluicehttp.Config{}, nil, func(w *world) {
 		w.client.Transport = roundTripper(func(req *http.Request) (*http.Response, error) {
-			return w.rt.RoundTrip(req.WithContext(sluicehttp.With(req.Context(), sluicehttp.Overrides{Cost: 7})))
+			return w.rt.RoundTrip(req.WithContext(sluicehttp.WithOverrides(req.Context(), sluicehttp.Overrides{Cost: 7})))
 		})
-		ctx, report := sluicehttp.WithReport(sluicehttp.With(bg, sluicehttp.Overrides{Key: "search"}))
+		ctx, report := sluicehttp.WithReport(sluicehttp.WithOverrides(bg, sluicehttp.Overrides{Key: "search"}))
 		w.get(ctx, "http://a.test/")
 		if key := report.Last().Key; key != "search" {
 			t.Errorf("the key is %q", key)
@@ -108,7 +108,7 @@ func TestConfig_Idempotent(t *testing.T) {
 						cfg.Idempotent = func(req *http.Request, body []byte) bool { asked++; return c.idempotent(req, body) }
 					}
 					inWorld(t, cfg, layers(sluicetest.On(1, layer)), func(w *world) {
-						req := request(t, sluicehttp.With(bg, c.o), c.method, scheme+"://a.test"+c.path, strings.NewReader(`{"method":"eth_call"}`))
+						req := request(t, sluicehttp.WithOverrides(bg, c.o), c.method, scheme+"://a.test"+c.path, strings.NewReader(`{"method":"eth_call"}`))
 						if c.key {
 							req.Header.Set("Idempotency-Key", "1")
 						}

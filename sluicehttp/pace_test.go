@@ -231,7 +231,7 @@ func perSecond(r sluice.Rate) float64 {
 // Without any number of ours a herd is as fast as the server publishes, from the
 // second request on.
 func TestPublished_Spread_Policy_Herd(t *testing.T) {
-	limit := sluicetest.Limit{Count: 10, Per: time.Second, Burst: 1, Family: func(h http.Header, s sluicetest.Standing) {
+	limit := sluicetest.Limit{Count: 10, Per: time.Second, Burst: 1, HeaderStyle: func(h http.Header, s sluicetest.LimitState) {
 		h.Set("RateLimit-Policy", `"default";q=10;w=1`)
 	}}
 	inWorld(t, sluicehttp.Config{Published: sluicehttp.Published{Spread: 1}}, layers(sluicetest.Delay(50*ms), sluicetest.Enforce(limit)), func(w *world) {
@@ -241,10 +241,10 @@ func TestPublished_Spread_Policy_Herd(t *testing.T) {
 		}
 		wg.Wait()
 		r := w.srv.Record()
-		if n := r.Refused(); n != 0 {
+		if n := r.Throttled(); n != 0 {
 			t.Errorf("%d requests refused", n)
 		}
-		if err := r.Evenly(100 * ms); err != nil {
+		if err := r.CheckSpacing(100 * ms); err != nil {
 			t.Error(err)
 		}
 		if w.now() != 4950*ms {
@@ -342,8 +342,8 @@ func TestPublished_Reserve(t *testing.T) {
 		{"the same with a Cost", sluicehttp.Published{Reserve: 0.75}, github(10), true, []time.Duration{0, 0, time.Minute, time.Minute, 2 * time.Minute}},
 		{"of a bucket", sluicehttp.Published{Reserve: 0.75}, bucket, false, []time.Duration{0, 0, 3 * time.Second}},
 		{"spread", sluicehttp.Published{Spread: 1, Reserve: 0.5}, github(10), false, []time.Duration{0, 15 * time.Second, 30 * time.Second}},
-		{"off", sluicehttp.Published{Off: true}, github(2), false, []time.Duration{0, 0, 0, 0, 0}},
-		{"off with a Cost", sluicehttp.Published{Off: true}, github(2), true, []time.Duration{0, 0, 0, 0, 0}},
+		{"off", sluicehttp.Published{Disabled: true}, github(2), false, []time.Duration{0, 0, 0, 0, 0}},
+		{"off with a Cost", sluicehttp.Published{Disabled: true}, github(2), true, []time.Duration{0, 0, 0, 0, 0}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -74,9 +74,9 @@ func (t *Transport) PauseUntil(key string, until time.Time, why string) bool {
 }
 
 // SetRate changes the configured rate of the gate of a key, spelled as in Stats, and reports
-// whether the transport has that key. A slower rate from Published.Spread stays in force; a rate
+// whether the transport has that key. A slower rate from Published.Spread stays that applies; a rate
 // that the server publishes is replaced, and counts again if rate is zero. The change is lost when
-// the gate is forgotten.
+// the gate is evicted.
 func (t *Transport) SetRate(key string, rate sluice.Rate) (found bool, err error) {
 	for _, st := range t.states.Range {
 		if st := st.(*state); st.key.String() == key {
@@ -103,7 +103,7 @@ func (st *state) configure(rate sluice.Rate) error {
 
 // SetConcurrency changes how many requests of a key, spelled as in Stats, may be in flight, and
 // reports whether the transport has that key. A limit of 0 is none, or that of
-// the server with a Published.Spread of 1. The change is lost when the gate is forgotten.
+// the server with a Published.Spread of 1. The change is lost when the gate is evicted.
 func (t *Transport) SetConcurrency(key string, limit int64) (found bool, err error) {
 	for _, st := range t.states.Range {
 		if st := st.(*state); st.key.String() == key {
@@ -126,7 +126,7 @@ func (st *state) place(limit int64) error {
 }
 
 // Resume ends the pause of a key, spelled as in Stats and [Hop], and reports whether the
-// transport has that key. Waiting calls leave at the pace, not all at once. Resume also
+// transport has that key. Waiting calls start at the pace, not all at once. Resume also
 // drops what would renew the pause: a slower rate from Published.Spread, the doubled waits
 // after throttles without a time, and a pause of all calls to the last server of the key. A
 // rate that the server publishes and the retry budget stay. The next throttle pauses the key

@@ -160,7 +160,7 @@ func TestTransport_Resume(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			c.cfg.Retry = patient
-			c.cfg.Gate.Adaptive.Off = true // it would search for the limit
+			c.cfg.Gate.Adaptive.Disabled = true // it would search for the limit
 			inWorld(t, c.cfg, layers(sluicetest.On(1, c.answer)), func(w *world) {
 				first, cancel := context.WithTimeout(bg, time.Second)
 				defer cancel()
@@ -441,7 +441,7 @@ func TestConfig_Keys_OneGatePerHost(t *testing.T) {
 			made.Add(1)
 			// The rate is for a gate that does not start slowly after a refusal.
 			return sluice.New(sluice.Config{
-				Concurrency: 1, RetryBudget: -1, Rate: sluice.Rate{Count: 1e9, Per: time.Second}, Adaptive: sluice.Adaptive{Off: true},
+				Concurrency: 1, RetryBudget: -1, Rate: sluice.Rate{Count: 1e9, Per: time.Second}, Adaptive: sluice.Adaptive{Disabled: true},
 			})
 		},
 		Keys: sluice.KeyedConfig{MaxKeys: 2, Idle: time.Hour},
@@ -451,7 +451,7 @@ func TestConfig_Keys_OneGatePerHost(t *testing.T) {
 		wg.Go(func() {
 			for i := range each {
 				host := (c + i/7) % hosts
-				ctx := sluicehttp.With(slow{bg}, sluicehttp.Overrides{NoRetry: true})
+				ctx := sluicehttp.WithOverrides(slow{bg}, sluicehttp.Overrides{NoRetry: true})
 				req, _ := http.NewRequestWithContext(ctx, http.MethodGet, fmt.Sprintf("http://%c.test/", 'a'+host), nil)
 				resp, err := rt.RoundTrip(req)
 				switch {

@@ -98,7 +98,7 @@ func overHTTP(url string, cost bool) promise.Setup {
 					ctx, cancel = context.WithTimeout(ctx, ask.Within)
 					defer cancel()
 				}
-				return send(sluicehttp.With(ctx, sluicehttp.Overrides{NoRetry: true, Cost: ask.N}), f)
+				return send(sluicehttp.WithOverrides(ctx, sluicehttp.Overrides{NoRetry: true, Cost: ask.N}), f)
 			},
 			Call: func(ctx context.Context, f func() error) error {
 				ctx, report := sluicehttp.WithReport(ctx)

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// refusedByProxy reports whether err means that a proxy refused to connect and would do so
+// refusedByProxy reports whether err means that a proxy rejected to connect and would do so
 // again, such as with 407. The error of net/http is the text of the status, or a text about
 // SOCKS; neither has a type. Setting http.Transport.OnProxyConnectResponse would change a
 // transport of the caller. A proxy with another text is tried again.

@@ -28,7 +28,7 @@ import (
 //	remaining + refilled − calls that it cannot have counted
 //
 // Between two responses what remains here follows from the calls: each takes its estimate
-// when it leaves, and gives back what is too much when it is settled. So calls in flight
+// when it leaves, and returns what is too much when it is settled. So calls in flight
 // never exceed what remains, and a burst whose responses overtake each other is not counted
 // twice.
 //
@@ -83,7 +83,7 @@ func (c *charge) of(unit sluice.Unit) float64 {
 	return float64(n)
 }
 
-// A serverWait is the error of a call that published limits hold up for longer than
+// A serverWait is the error of a call that published limits delay for longer than
 // RetryPolicy.MaxServerWait.
 type serverWait struct {
 	wait time.Duration
@@ -431,7 +431,7 @@ func (p *published) drop(said *ratelimit.Limit) {
 	})
 }
 
-// mayAsk lets one call leave at ask, unless that is zero, although nothing remains of the limit
+// mayAsk lets one call start at ask, unless that is zero, although nothing remains of the limit
 // that said is about: its window may have ended.
 func (p *published) mayAsk(said *ratelimit.Limit, ask time.Time) {
 	if l := p.known(said); l != nil {

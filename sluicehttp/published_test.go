@@ -273,7 +273,7 @@ func TestConfig_Cost_HonorsPublishedLimits(t *testing.T) {
 func windowed(lag time.Duration) []sluicetest.Layer {
 	return layers(
 		sluicetest.Delay(lag),
-		sluicetest.Enforce(sluicetest.Limit{Quota: 10, Window: 2 * time.Minute, Status: http.StatusForbidden, Family: sluicetest.GitHub}),
+		sluicetest.Enforce(sluicetest.Limit{Quota: 10, Window: 2 * time.Minute, Status: http.StatusForbidden, HeaderStyle: sluicetest.GitHub}),
 		sluicetest.Delay(lag), sluicetest.Reply(200, "ok"),
 	)
 }
@@ -290,8 +290,8 @@ func TestConfig_Cost_InFlightNeverExceedsWhatRemains(t *testing.T) {
 		}
 		wg.Wait()
 		r := w.srv.Record()
-		if r.Refused() > 0 {
-			t.Errorf("%d refused", r.Refused())
+		if r.Throttled() > 0 {
+			t.Errorf("%d refused", r.Throttled())
 		}
 		// One alone; when it has shown what remains the other nine together, and then a
 		// window each two minutes and the time that a response takes.

@@ -17,12 +17,12 @@ import (
 //	window, reset in      60 s   60 s   60 s   60 s     60 s, 30 s, 6 s, 3 s
 //
 // So the longest quotient counts if it is far from the current one, which may be rounded
-// to a second. The Retry-After of a refusal counts as well. The longest is halved each time
+// to a second. The Retry-After of a throttling response counts as well. The longest is halved each time
 // it is used, so that one odd response is forgotten; a window renews it.
 //
 // A limit whose fields do not say what it is, is a bucket if its reset moves, see claims.go. It is
-// a window again if a refused call is told to wait for much longer than a bucket needs, or if
-// calls are refused, one after the other, although each has waited for long enough.
+// a window again if a throttled call is told to wait for much longer than a bucket needs, or if
+// calls are throttled, one after the other, although each has waited for long enough.
 
 // A refill is what responses said about a bucket.
 type refill struct {
@@ -31,7 +31,7 @@ type refill struct {
 	refusedAt time.Time
 }
 
-// mostRefusals is after how many refusals, one after the other, a bucket is a window.
+// mostRefusals is after how many throttling responses, one after the other, a bucket is a window.
 const mostRefusals = 3
 
 // nextOf returns in how much time l has one more, if it is a bucket of requests.
@@ -70,7 +70,7 @@ func (c *claim) noteRefill(l *ratelimit.Limit, r *reply) {
 	c.longest = max(c.longest, wait)
 }
 
-// inVain reports whether r is one of too many refusals, one after the other.
+// inVain reports whether r is one of too many throttling responses, one after the other.
 func (c *refill) inVain(r *reply) bool {
 	switch {
 	case !r.refused:

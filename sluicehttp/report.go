@@ -22,7 +22,7 @@ type Hop struct {
 	// Key is the key of the gate.
 	Key string
 
-	// Attempts are the attempts in order; none if the gate refused the request.
+	// Attempts are the attempts in order; none if the gate rejected the request.
 	Attempts []Attempt
 
 	// Why is why there was no other attempt after the last one failed: ErrReplay,
@@ -73,7 +73,7 @@ func (r *Report) Last() Hop {
 }
 
 // Settle corrects what the last hop was estimated to take by what it really took, in the
-// limits that count these units: see sluice.Permit.SettleCosts. What is given back reaches
+// limits that count these units: see sluice.Permit.SettleCosts. What is returned reaches
 // waiting requests at once. Units that are missing stay as estimated. It reports false and
 // changes nothing if there is no response yet, or if the request was settled before: by
 // Settle, or by Config.Usage when its body ended. It may be called before or after the body

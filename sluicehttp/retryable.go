@@ -88,7 +88,7 @@ func is[E error](err error) bool {
 }
 
 // neverWritten reports whether err occurred before anything was written: there was no
-// connection, or an HTTP/2 server refused the stream.
+// connection, or an HTTP/2 server rejected the stream.
 func neverWritten(err error) bool {
 	if op, ok := errors.AsType[*net.OpError](err); ok && (op.Op == "dial" || op.Op == "proxyconnect") {
 		return true

@@ -117,7 +117,7 @@ func (d decision) throttled() bool {
 // run sends one request and checks what the documentation says of it.
 func (d decision) run(t *testing.T) {
 	base := &scripted{first: d.outcome, reads: d.reads}
-	rt := mustTransport(t, base, sluicehttp.Config{Retry: seconds, KeepRefused: d.keep, Gate: sluice.Config{Concurrency: 1}})
+	rt := mustTransport(t, base, sluicehttp.Config{Retry: seconds, NoRetryThrottled: d.keep, Gate: sluice.Config{Concurrency: 1}})
 	content := "body"
 	if d.body == "long" {
 		content = strings.Repeat("0123456789abcdef", 4<<10) + "." // 64 KiB and one
@@ -125,7 +125,7 @@ func (d decision) run(t *testing.T) {
 	body := &closing{Reader: strings.NewReader(content)}
 	ctx, report := sluicehttp.WithReport(bg)
 	if d.mark == "override" {
-		ctx = sluicehttp.With(ctx, sluicehttp.Overrides{Idempotent: true})
+		ctx = sluicehttp.WithOverrides(ctx, sluicehttp.Overrides{Idempotent: true})
 	}
 	req := request(t, ctx, d.method, "http://a.test/", nil)
 	if d.mark != "" && d.mark != "override" {

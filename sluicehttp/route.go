@@ -14,7 +14,7 @@ import (
 //	POST /v1/customers/cus_9s6XKzkNRiz8i3      POST /v1/customers/{}
 //
 // Names that look like words are not cut off, such as those of users, so an API may have many routes.
-// That costs nothing: a route is a number until one of its calls is refused, and scopes are bounded.
+// That costs nothing: a route is a number until one of its calls is throttled, and scopes are bounded.
 
 const (
 	mostSegments = 8   // of a path; what follows does not make another route

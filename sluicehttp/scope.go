@@ -11,23 +11,23 @@ import (
 
 // # Whose limit is it?
 //
-// A server refuses a call and asks for a wait, or says that nothing remains until a reset. That may be
+// A server throttles a call and asks for a wait, or says that nothing remains until a reset. That may be
 // about the route of the call, or about all calls of the host. The gate of the host is paused for both
-// while only one route is known. With several, the narrowest scope that explains it is held up, and
+// while only one route is known. With several, the narrowest scope that explains it is delayed, and
 // it becomes wider only if another one confirms it:
 //
 //	told       GET /search: 429, Retry-After: 60
 //	           ├─ the scope of GET /search, a gate whose parent is that of the host, is paused for 60 s
 //	asked      ├─ all other routes go on with one call
-//	           │    ├─ refused, too: by the second, or if no other route is known, it is the host's:
+//	           │    ├─ throttled, too: by the second, or if no other route is known, it is the host's:
 //	           │    │  its gate is paused and learns, the scopes end, and for the next waits (1, 3, 7 …)
 //	           │    │  no call asks
 //	           │    └─ granted: the others follow, twice as many with each that is granted
-//	watched    └─ until the wait is over: if a quarter of the others is refused, it is the host's after all
+//	watched    └─ until the wait is over: if a quarter of the others is throttled, it is the host's after all
 //
 // One granted call proves little: a bucket of the host may have room for it soon, although the server
-// has said a second. So what the others are granted and refused until the wait is over decides, as it
-// decides about a single call, see refusals.go of package sluice. If the wait ends and nobody else was
+// has said a second. So what the others are granted and throttled until the wait is over decides, as it
+// decides about a single call, see throttling responses.go of package sluice. If the wait ends and nobody else was
 // granted, nothing is proven, and the scopes end.
 //
 // No call asks if the response names the account or the host, if the wait is longer than a minute and
@@ -38,7 +38,7 @@ import (
 // A throttle without a time, or a 503 that may be one, pauses nobody, and no call asks: see trial.go.
 //
 // A scope is a gate as that of any key, in Keyed, with claims, published limits and a learned pace of
-// its own. Keyed forgets it, and with it its scope. Before the first refusal a request pays for the
+// its own. Keyed forgets it, and with it its scope. Before the first throttling response a request pays for the
 // comparison of its path with the last one, and for its route if that is another.
 
 const (
@@ -201,7 +201,7 @@ func (s *scopes) where(c *call) *state {
 	case st.pin():
 		return st
 	}
-	if st = s.host.t.part(s.host.keyOf(sc.name)); st != nil { // perhaps anew
+	if st = s.host.t.part(s.host.keyOf(sc.name)); st != nil { // perhaps again
 		s.mu.Lock()
 		if s.of[route] == sc {
 			sc.st = st
@@ -256,7 +256,7 @@ const askName = "(other routes)"
 func (t *Transport) newPart(k key, name string, more []sluice.Limit) (gate *sluice.Gate, err error) {
 	err = t.gates.Use(key{scheme: k.scheme, host: k.host}, func(host *sluice.Gate) error {
 		if k.route == askName {
-			gate, err = sluice.New(sluice.Config{Name: name, Parent: host, Concurrency: 1, MaxWaiting: t.cfg.Gate.MaxWaiting, Adaptive: sluice.Adaptive{Off: true}})
+			gate, err = sluice.New(sluice.Config{Name: name, Parent: host, Concurrency: 1, MaxWaiting: t.cfg.Gate.MaxWaiting, Adaptive: sluice.Adaptive{Disabled: true}})
 		} else {
 			gate, err = host.Part(name, more...)
 		}

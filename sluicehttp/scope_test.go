@@ -423,7 +423,7 @@ func TestTransport_Scope_AskerFails(t *testing.T) {
 				cl.want("/items")
 				cl.begin("/search")
 				time.Sleep(latency + ms)
-				ctx, cancel := context.WithTimeout(sluicehttp.With(bg, sluicehttp.Overrides{NoRetry: true}), c.timeout)
+				ctx, cancel := context.WithTimeout(sluicehttp.WithOverrides(bg, sluicehttp.Overrides{NoRetry: true}), c.timeout)
 				defer cancel()
 				var odd sync.WaitGroup
 				odd.Go(func() { _, _ = cl.get(ctx, "/odd") })
@@ -639,7 +639,7 @@ func TestTransport_Scope_Bounded(t *testing.T) {
 				}
 			}
 			inSite(t, sluicehttp.Config{}, says, func(s *site, rt *sluicehttp.Transport, c *caller) {
-				ctx := sluicehttp.With(bg, sluicehttp.Overrides{NoRetry: true})
+				ctx := sluicehttp.WithOverrides(bg, sluicehttp.Overrides{NoRetry: true})
 				for i := range 3000 {
 					within, cancel := context.WithTimeout(ctx, time.Second)
 					_, _ = c.get(within, "/things/"+plain(i))
@@ -672,7 +672,7 @@ func TestTransport_Scope_OwnKeys(t *testing.T) {
 				ctx := bg
 				switch name {
 				case "Overrides":
-					ctx = sluicehttp.With(bg, sluicehttp.Overrides{Key: "mine"})
+					ctx = sluicehttp.WithOverrides(bg, sluicehttp.Overrides{Key: "mine"})
 				case "Semaphore":
 					cfg.Gate.Semaphore = countless{}
 				}

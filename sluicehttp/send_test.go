@@ -107,7 +107,7 @@ func TestTransport_AttemptTimeout(t *testing.T) {
 		for _, scheme := range []string{"http", "https"} {
 			t.Run(c.name+"/"+scheme, func(t *testing.T) {
 				inWorld(t, sluicehttp.Config{Retry: policy, Gate: sluice.Config{Concurrency: 1}}, layers(c.fault), func(w *world) {
-					status, _, err := w.do(request(t, sluicehttp.With(bg, c.o), c.method, scheme+"://a.test/", nil))
+					status, _, err := w.do(request(t, sluicehttp.WithOverrides(bg, c.o), c.method, scheme+"://a.test/", nil))
 					if status != c.status || w.now() != c.at || (err == nil) != (status != 0) {
 						t.Errorf("%d, %v at %v; want %d at %v", status, err, w.now(), c.status, c.at)
 					}
@@ -217,7 +217,7 @@ func TestConfig_OnAttempt_Panics(t *testing.T) {
 func TestTransport_Limits(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		withWorld(t, sluicehttp.Config{}, layers(sluicetest.Host("a.test",
-			sluicetest.Enforce(sluicetest.Limit{Quota: 10, Window: time.Minute, Family: sluicetest.GitHub}))), func(w *world) {
+			sluicetest.Enforce(sluicetest.Limit{Quota: 10, Window: time.Minute, HeaderStyle: sluicetest.GitHub}))), func(w *world) {
 			for _, host := range []string{"a", "a", "b"} {
 				resp, err := w.client.Get("http://" + host + ".test/")
 				if err != nil {

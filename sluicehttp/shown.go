@@ -26,11 +26,11 @@ type shownLimit struct {
 	renewed bool      // that time has come, and no response has said anything since
 	asOf    time.Time // when the call left whose response said so
 
-	ask   time.Time // when one call may leave although nothing remains; zero for none
+	ask   time.Time // when one call may start although nothing remains; zero for none
 	asker *charge   // it, until it is answered
 
 	pace float64   // for Published.Spread: per second, 0 for none
-	next time.Time // when the next call may leave at that pace
+	next time.Time // when the next call may start at that pace
 }
 
 const output = "output"
@@ -56,9 +56,9 @@ func unitOf(l *ratelimit.Limit) sluice.Unit {
 // of returns what k takes of l.
 func (l *shownLimit) of(k *charge) float64 { return k.of(l.unit) * l.scale }
 
-// refused notes that a call was refused that was estimated to take n while remaining was
+// refused notes that a call was throttled that was estimated to take n while remaining was
 // left. If that was enough, but not by far, the estimate is too low, and the next call would
-// be refused, too, as soon as it fits.
+// be throttled, too, as soon as it fits.
 func (l *shownLimit) refused(n, remaining float64) {
 	if l.unit != requests && n > 0 && n <= remaining && remaining < 2*n {
 		l.scale = min(1.2*l.scale, mostScale)

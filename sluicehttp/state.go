@@ -17,7 +17,7 @@ type state struct {
 	gate *sluice.Gate
 	key  key
 
-	attempts sluice.Attempts // of a call, before the first; each call has a copy
+	attempts sluice.RetryLoop // of a call, before the first; each call has a copy
 
 	published *published // limits of the gate; nil without Config.Cost
 	scopes    *scopes    // nil unless the key is a server
@@ -71,7 +71,7 @@ func newState(t *Transport, key key, gate *sluice.Gate, published *published) *s
 	}
 	policy := t.cfg.Retry
 	policy.Retryable = nil // called by final
-	st.attempts = sluice.NewAttempts(gate, policy)
+	st.attempts = sluice.NewRetryLoop(gate, policy)
 	now := gate.Stats()
 	st.configured, st.inForce = now.Rate, now.Rate
 	st.own = now.Concurrency > 0
@@ -132,7 +132,7 @@ func (st *state) dispensable(now time.Time) bool {
 	return (until == 0 || now.Sub(st.t.epoch) >= until) && !now.Before(st.floorUntil)
 }
 
-// slowed reports whether the rate in force is a server's and slower than configured.
+// slowed reports whether the rate that applies is a server's and slower than configured.
 func (st *state) slowed() bool {
 	st.mu.Lock()
 	defer st.mu.Unlock()
@@ -188,7 +188,7 @@ func (st *state) stats(now time.Time) Stats {
 	for h := st.held.next; h != &st.held; h = h.next {
 		d := now.Sub(st.t.epoch) - h.since
 		s.Held++
-		if d >= st.t.cfg.LongHeld {
+		if d >= st.t.cfg.LeakThreshold {
 			s.HeldLong++
 		}
 		s.HeldLongest = max(s.HeldLongest, d)

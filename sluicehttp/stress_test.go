@@ -114,9 +114,9 @@ func TestTransport_Stress(t *testing.T) {
 				}
 			})
 			base := l.base()
-			policy := sluice.RetryPolicy{Backoff: sluice.Constant(time.Millisecond), Throttled: sluice.Constant(time.Millisecond)}
+			policy := sluice.RetryPolicy{Backoff: sluice.Constant(time.Millisecond), ThrottleBackoff: sluice.Constant(time.Millisecond)}
 			// A gate that learns would wait for minutes: one call in twelve is refused at random.
-			gate := sluice.Config{Concurrency: limit, RetryBudget: -1, Adaptive: sluice.Adaptive{Off: true}}
+			gate := sluice.Config{Concurrency: limit, RetryBudget: -1, Adaptive: sluice.Adaptive{Disabled: true}}
 			rt := mustTransport(t, base, sluicehttp.Config{Retry: policy, Gate: gate})
 			client := &http.Client{Transport: rt}
 			var answers atomic.Int64
@@ -126,7 +126,7 @@ func TestTransport_Stress(t *testing.T) {
 					for i := range each {
 						ctx, cancel := context.WithCancel(bg)
 						if rand.IntN(4) == 0 {
-							ctx = sluicehttp.With(ctx, sluicehttp.Overrides{AttemptTimeout: time.Minute})
+							ctx = sluicehttp.WithOverrides(ctx, sluicehttp.Overrides{AttemptTimeout: time.Minute})
 						}
 						method, body := "GET", io.Reader(nil)
 						switch rand.IntN(4) {
@@ -201,7 +201,7 @@ func TestTransport_ReusesConnections(t *testing.T) {
 		base := l.base()
 		rt := mustTransport(t, base, sluicehttp.Config{
 			Retry: sluice.RetryPolicy{Backoff: sluice.Constant(time.Millisecond)},
-			Gate:  sluice.Config{Concurrency: 1, Adaptive: sluice.Adaptive{Off: true}}, // which would take half a minute
+			Gate:  sluice.Config{Concurrency: 1, Adaptive: sluice.Adaptive{Disabled: true}}, // which would take half a minute
 		})
 		client := &http.Client{Transport: rt}
 		for range 10 {

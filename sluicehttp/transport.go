@@ -19,7 +19,7 @@ import (
 )
 
 // A Transport is an [http.RoundTripper] that sends requests through gates, retries
-// transient failures, and obeys Retry-After and rate-limit headers, within the bounds of
+// transient failures, and respects Retry-After and rate-limit headers, within the bounds of
 // its [Config]. It is made by [New]; the zero Transport is one with the zero Config. It is safe
 // for use by multiple goroutines, and must not be copied. None of
 // its own goroutines outlives a request and its body. A Transport that was made, or if it is
@@ -47,7 +47,7 @@ type Transport struct {
 //
 // New returns an error for a Gate that [sluice.New] rejects, Keys that
 // [sluice.NewKeyed] rejects, both Gate and NewGate, a Rate or a Concurrency that Gate also has
-// or together with NewGate, a Claimant with a Gate.Semaphore, a negative LongHeld, a Published with
+// or together with NewGate, a Claimant with a Gate.Semaphore, a negative LeakThreshold, a Published with
 // a share out of its range, or a status of AlsoRetry that is not from 400 to 599 or is 501.
 func New(base http.RoundTripper, options ...Config) (*Transport, error) {
 	t := new(Transport)
@@ -119,7 +119,7 @@ func (t *Transport) newGate(k key) (*sluice.Gate, error) {
 	var shown *published
 	var err error
 	var more []sluice.Limit
-	if t.cfg.NewGate == nil && t.cfg.Cost != nil && !t.cfg.Published.Off && k.route != askName {
+	if t.cfg.NewGate == nil && t.cfg.Cost != nil && !t.cfg.Published.Disabled && k.route != askName {
 		shown = &published{most: t.mostPause, tolerated: t.tolerated, use: t.cfg.Published}
 		more = []sluice.Limit{{Name: "of the server", Limiter: shown, Unit: sluice.Calls}}
 	}
@@ -204,7 +204,7 @@ func (t *Transport) pinned(k key) *state {
 	return nil
 }
 
-// use calls f with the state of k, whose gate is not forgotten meanwhile.
+// use calls f with the state of k, whose gate is not evicted meanwhile.
 func (t *Transport) use(k key, f func(*state) error) error {
 	return t.gates.Use(k, func(gate *sluice.Gate) error {
 		st := t.stateOf(gate)
@@ -219,7 +219,7 @@ func (t *Transport) use(k key, f func(*state) error) error {
 //
 // Without a response, the error is that of the base transport if there was one attempt; the
 // error of the context; a [*sluice.RetryError] with the last error and why there was no
-// other attempt; or that of the gate if it refused the request. If a wait cannot end
+// other attempt; or that of the gate if it rejected the request. If a wait cannot end
 // before the deadline of the context, which http.Client.Timeout sets, RoundTrip returns at
 // once, with an error that matches [*limits.WaitError] and [context.DeadlineExceeded].
 //
@@ -349,12 +349,12 @@ type Stats struct {
 	Limits []ratelimit.Limit
 	SeenAt time.Time
 
-	// Published reports that the rate or the concurrency in force is not the configured
+	// Published reports that the rate or the concurrency that applies is not the configured
 	// one but follows what the server publishes, see Published.Spread.
 	Published bool
 
 	// Held is how many permits are held by responses that are neither read to the
-	// end nor closed, HeldLong how many of them for Config.LongHeld or longer, and
+	// end nor closed, HeldLong how many of them for Config.LeakThreshold or longer, and
 	// HeldLongest for how long the oldest. If they grow, the program does not
 	// close bodies.
 	Held, HeldLong int

@@ -38,7 +38,7 @@ func onLoopback(t *testing.T, handler http.HandlerFunc, f func(t *testing.T, cli
 			defer l.Close()
 			rt := mustTransport(t, l.base(), sluicehttp.Config{
 				Gate:  sluice.Config{Concurrency: 1},
-				Retry: sluice.RetryPolicy{Backoff: sluice.Constant(time.Millisecond), Throttled: sluice.Constant(time.Millisecond)},
+				Retry: sluice.RetryPolicy{Backoff: sluice.Constant(time.Millisecond), ThrottleBackoff: sluice.Constant(time.Millisecond)},
 			})
 			client := &http.Client{Transport: rt, Timeout: time.Minute}
 			defer client.CloseIdleConnections()

@@ -36,7 +36,7 @@ func TestTransport_EachHostHasItsPace(t *testing.T) {
 		wg.Wait()
 		for _, host := range []string{"a.test", "b.test", "c.test"} {
 			r := w.srv.Record().Host(host)
-			if err := r.Evenly(100 * ms); err != nil {
+			if err := r.CheckSpacing(100 * ms); err != nil {
 				w.Error(err)
 			}
 			if len(r.Requests) != 10 {
@@ -59,8 +59,8 @@ func TestTransport_Key(t *testing.T) {
 		}
 		want := map[string]uint64{"http://a.test": 2, "https://a.test": 2, "http://a.test:8080": 1, "http://[::1]": 2}
 		w.rt.Stats(func(key string, s sluicehttp.Stats) bool {
-			if s.Granted != want[key] || s.Name != key {
-				w.Errorf("%s, named %s: %d requests, want %d", key, s.Name, s.Granted, want[key])
+			if s.Admitted != want[key] || s.Name != key {
+				w.Errorf("%s, named %s: %d requests, want %d", key, s.Name, s.Admitted, want[key])
 			}
 			delete(want, key)
 			return true
@@ -97,7 +97,7 @@ func TestTransport_Redirects(t *testing.T) {
 		w.wantGet("http://b.test/", 200)
 		wg.Wait()
 		for _, host := range []string{"a.test", "b.test"} {
-			if err := w.srv.Record().Host(host).Evenly(time.Second); err != nil {
+			if err := w.srv.Record().Host(host).CheckSpacing(time.Second); err != nil {
 				w.Error(err)
 			}
 		}
@@ -128,7 +128,7 @@ func TestOverrides(t *testing.T) {
 		})
 		client := &http.Client{Transport: rt}
 		get := func(o sluicehttp.Overrides, url string) error {
-			resp, err := client.Do(request(t, sluicehttp.With(bg, o), "GET", url, nil))
+			resp, err := client.Do(request(t, sluicehttp.WithOverrides(bg, o), "GET", url, nil))
 			if err == nil {
 				resp.Body.Close()
 			}
@@ -154,7 +154,7 @@ func TestOverrides(t *testing.T) {
 		}
 		got := make(map[string]uint64)
 		rt.Stats(func(key string, s sluicehttp.Stats) bool {
-			got[key] = s.Granted
+			got[key] = s.Admitted
 			return true
 		})
 		if want := "map[all of a.test:1 all of b.test:1 search:2]"; fmt.Sprint(got) != want {
@@ -247,15 +247,15 @@ func TestNew_ConfigErrors(t *testing.T) {
 		"negative concurrency":       {Gate: sluice.Config{Concurrency: -1}},
 		"both Gate and NewGate":      {Gate: sluice.Config{Concurrency: 1}, NewGate: gate},
 		"negative MaxKeys":           {Keys: sluice.KeyedConfig{MaxKeys: -1}},
-		"negative LongHeld":          {LongHeld: -1},
+		"negative LongHeld":          {LeakThreshold: -1},
 		"spread of -0.1":             {Published: sluicehttp.Published{Spread: -0.1}},
 		"spread of 1.1":              {Published: sluicehttp.Published{Spread: 1.1}},
 		"spread of NaN":              {Published: sluicehttp.Published{Spread: math.NaN()}},
 		"reserve of -0.1":            {Published: sluicehttp.Published{Reserve: -0.1}},
 		"reserve of 1":               {Published: sluicehttp.Published{Reserve: 1}},
 		"reserve of NaN":             {Published: sluicehttp.Published{Reserve: math.NaN()}},
-		"off, with a Spread":         {Published: sluicehttp.Published{Off: true, Spread: 1}},
-		"with a Spread or a Reserve": {Published: sluicehttp.Published{Off: true, Reserve: 0.1}},
+		"off, with a Spread":         {Published: sluicehttp.Published{Disabled: true, Spread: 1}},
+		"with a Spread or a Reserve": {Published: sluicehttp.Published{Disabled: true, Reserve: 0.1}},
 		"status 501":                 {AlsoRetry: []int{409, 501}},
 		"status 399":                 {AlsoRetry: []int{399}},
 		"status 600":                 {AlsoRetry: []int{600}},
@@ -265,7 +265,7 @@ func TestNew_ConfigErrors(t *testing.T) {
 			t.Errorf("%s: %v, %v", text, rt, err)
 		}
 	}
-	rt, err := sluicehttp.New(nil, sluicehttp.Config{})
+	rt, err := sluicehttp.New(nil)
 	if err != nil || rt.Unwrap() != http.DefaultTransport {
 		t.Errorf("%v, %v", rt, err)
 	}
@@ -495,7 +495,7 @@ func TestTransport_Key_Spellings(t *testing.T) {
 			}
 			gates := make(map[string]uint64)
 			rt.Stats(func(key string, s sluicehttp.Stats) bool {
-				gates[key] = s.Granted
+				gates[key] = s.Admitted
 				return true
 			})
 			if len(gates) != 1 || gates[want] != 3 {
@@ -692,8 +692,8 @@ func TestTransport_ProxyRefuses(t *testing.T) {
 					base.Proxy = http.ProxyURL(&url.URL{Scheme: "http", Host: "proxy.test"})
 					defer base.CloseIdleConnections()
 					cfg := sluicehttp.Config{Retry: seconds, AlsoRetry: c.also}
-					cfg.Retry.Throttled = sluice.Constant(time.Second)
-					cfg.Gate.Adaptive.Off = true // refused calls would not count as attempts
+					cfg.Retry.ThrottleBackoff = sluice.Constant(time.Second)
+					cfg.Gate.Adaptive.Disabled = true // refused calls would not count as attempts
 					rt := mustTransport(t, base, cfg)
 					ctx, report := sluicehttp.WithReport(bg)
 					resp, err := rt.RoundTrip(request(t, ctx, "GET", scheme+"://a.test/", nil))

@@ -7,8 +7,8 @@ import (
 
 // # Whose limit is a throttle without a time?
 //
-// A throttle that says when to retry holds up its route, and others ask (see scope.go). One that says
-// nothing holds up nobody: a gate learns from it. If the host's gate did, a search of one call a second
+// A throttle that says when to retry delays its route, and others ask (see scope.go). One that says
+// nothing delays nobody: a gate learns from it. If the host's gate did, a search of one call a second
 // made a thousand other calls a second wait for it. But nobody need ask here: the others go on, more
 // slowly at worst, and their answers tell.
 //

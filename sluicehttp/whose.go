@@ -17,7 +17,7 @@ type word struct {
 	until   time.Time   // until when to wait; zero if it does not say
 	why     string      // for Stats
 	refused bool        // otherwise something is exhausted, if until is set
-	unclear bool        // it may be a refusal: see unclear
+	unclear bool        // it may be a throttling response: see unclear
 	of      fingerprint // what is exhausted, as far as is known
 	shows   bool        // that there is a limit, and it is exhausted
 	all     bool        // it names the account or the host
@@ -37,7 +37,7 @@ func (c *call) concerns(h *hold, said *ratelimit.Info, found *findings, now time
 	if mode&busy == 0 && !said.Throttled && !exhausted && len(said.Limits) == 0 && !unclear(said) {
 		return h.state // as most
 	}
-	w := word{route: c.routeNumber(), sent: h.permit.GrantedAt(), now: now, refused: said.Throttled, unclear: unclear(said), asked: h.state.key.route == askName}
+	w := word{route: c.routeNumber(), sent: h.permit.AdmittedAt(), now: now, refused: said.Throttled, unclear: unclear(said), asked: h.state.key.route == askName}
 	switch {
 	case said.Throttled:
 		w.all = namesAll(said)
@@ -78,7 +78,7 @@ func namesAll(said *ratelimit.Info) bool {
 	return said.Global || said.RetrySource == "its kind" || strings.EqualFold(said.Scope, "global") || strings.HasPrefix(said.Reason, "secondary")
 }
 
-// well reports whether said is an answer that is no refusal, as far as is known.
+// well reports whether said is an answer that is no throttling response, as far as is known.
 func well(said *ratelimit.Info) bool {
 	return !said.Throttled && said.Status < 500 && !mayBeRefusal(said.Status) && said.Status != http.StatusTooManyRequests
 }
@@ -90,7 +90,7 @@ func unclear(said *ratelimit.Info) bool {
 		said.Status != http.StatusForbidden && mayBeRefusal(said.Status)
 }
 
-// holdUp notes that the host is held up because of its only route.
+// holdUp notes that the host is delayed because of its only route.
 func (s *scopes) holdUp(c *call, w *word, said *ratelimit.Info) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -132,7 +132,7 @@ func (s *scopes) inScope(c *call, st *state, w *word, said *ratelimit.Info) *sta
 	return to
 }
 
-// again reports whether w, a refusal after the wait of sc has ended, shows that others have made it
+// again reports whether w, a throttling response after the wait of sc has ended, shows that others have made it
 // longer: nobody else was granted, so that it is the route's is not proven.
 func (s *scopes) again(sc *scope, w *word) bool {
 	if s.e == nil || s.e.granted > 0 || w.until.IsZero() || w.sent.Before(sc.until) {
@@ -155,7 +155,7 @@ func (s *scopes) judge(c *call, w *word, said *ratelimit.Info) *state {
 	return s.narrow(c, w, said, sc, asks, do)
 }
 
-// decide returns the scope that is to be held up by w, nil for the host, whether others are to ask, and
+// decide returns the scope that is to be delayed by w, nil for the host, whether others are to ask, and
 // what is to be done. s is locked.
 func (s *scopes) decide(c *call, w *word, said *ratelimit.Info) (do todo, sc *scope, asks bool) {
 	if s.e != nil && !w.now.Before(s.e.until) {
@@ -218,7 +218,7 @@ func (s *scopes) first(c *call, w *word) (sc *scope, asks bool) {
 	return s.scopeFor(c, w), true
 }
 
-// scopeFor returns the scope that is to be held up by w, new or that of another route; nil if there
+// scopeFor returns the scope that is to be delayed by w, new or that of another route; nil if there
 // are too many.
 func (s *scopes) scopeFor(c *call, w *word) *scope {
 	name := routeName(c.req)
@@ -333,7 +333,7 @@ func (s *scopes) show(w *word, said *ratelimit.Info) {
 	s.shown[w.route] = showing{fingerprintOf(shows, said), left, shows.ResetAt}
 }
 
-// narrow holds up sc by w, and returns its state, pinned, or the host's if its gate cannot be made.
+// narrow delays sc by w, and returns its state, pinned, or the host's if its gate cannot be made.
 func (s *scopes) narrow(c *call, w *word, said *ratelimit.Info, sc *scope, asks bool, do todo) *state {
 	st, ask := s.parts(sc, asks)
 	if st == nil {
@@ -460,7 +460,7 @@ func (s *scopes) split(c *call, held *scope) {
 	host.repause()
 }
 
-// renew makes a gate as it was before the first refusal.
+// renew makes a gate as it was before the first throttling response.
 func renew(gate *sluice.Gate) {
 	gate.Forget()
 	gate.Resume()

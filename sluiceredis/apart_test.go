@@ -72,7 +72,7 @@ func TestSetsWithoutAServer(t *testing.T) {
 		if d, err := set.peek(bg); err != nil || !d.allowed() || d.results()[0].Remaining != 4 {
 			t.Errorf("%+v, %v", d, err)
 		}
-		if got := s.Stats(); got.Scripts != 0 || got.Stranded != 0 || got.Local != 6+5*3 { // of the set and, to look, of three limits
+		if got := s.Stats(); got.Scripts != 0 || got.Unreturned != 0 || got.DecidedLocally != 6+5*3 { // of the set and, to look, of three limits
 			t.Errorf("%+v", got)
 		}
 	})
@@ -83,7 +83,7 @@ func TestSetsWhileTheServerIsAway(t *testing.T) {
 	for _, p := range []OutagePolicy{FailClosed, FailOpen, LocalShare} {
 		t.Run(p.String(), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				s, l := newRemote().newStore(t, Config{OnOutage: p, Instances: 2, Failures: 1, ProbeInterval: time.Hour})
+				s, l := newRemote().newStore(t, Config{OnOutage: p, Instances: 2, FailureThreshold: 1, ProbeInterval: time.Hour})
 				bucket := newLeaky(t, s, "away/bucket", limits.Rate{Burst: 6, Count: 1, Per: time.Hour}).on("")
 				log := newLog(t, s, "away/log", 4, time.Hour).on("")
 				set, err := s.together(bucket, log)
@@ -253,7 +253,7 @@ func (c *cable) Run(ctx context.Context, s *Script, keys, args []string) ([]int6
 func TestSharesOfASet(t *testing.T) {
 	onBackends(t, func(t *testing.T, b *backend) {
 		c := &cable{Client: b.client}
-		s, err := New(c, Config{Prefix: b.prefix, OnOutage: LocalShare, Instances: 2, Failures: 1, ProbeInterval: 1})
+		s, err := New(c, Config{Prefix: b.prefix, OnOutage: LocalShare, Instances: 2, FailureThreshold: 1, ProbeInterval: 1})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -322,7 +322,7 @@ func TestSharesOfASet(t *testing.T) {
 func TestAShareOfASetBeyondTheHorizon(t *testing.T) {
 	for _, m := range []int{60, 61, 1000} {
 		synctest.Test(t, func(t *testing.T) {
-			s, l := newRemote().newStore(t, Config{OnOutage: LocalShare, Instances: m, Failures: 1, ProbeInterval: time.Hour})
+			s, l := newRemote().newStore(t, Config{OnOutage: LocalShare, Instances: m, FailureThreshold: 1, ProbeInterval: time.Hour})
 			set := newSet(t, s, newPacer(t, s, "p", 1, sec, PacerConfig{Horizon: time.Minute}))
 			l.fail(errRefused)
 			for round := range 3 {
@@ -357,7 +357,7 @@ func TestSlotsOfAShareOfASetAreStranded(t *testing.T) {
 			t.Fatalf("%+v, %v", d, err)
 		}
 		err := set.adjust(bg, -3, 0)
-		if got := s.Stats(); !errors.Is(err, ErrStranded) || got.Refunded != 0 || got.Stranded != 3 {
+		if got := s.Stats(); !errors.Is(err, ErrStranded) || got.Refunded != 0 || got.Unreturned != 3 {
 			t.Errorf("%v, %+v", err, got)
 		}
 	})

@@ -292,7 +292,7 @@ func TestLeaseGivenBackLater(t *testing.T) {
 	server := redistest.Start(t)
 	p := redistest.NewProxy(t, server.Addr)
 	near, far := newBackend(t, server.Addr), newBackend(t, p.Addr)
-	s, err := New(far.client, Config{Prefix: near.prefix, Timeout: 100 * ms, Failures: 1, OnOutage: FailOpen})
+	s, err := New(far.client, Config{Prefix: near.prefix, Timeout: 100 * ms, FailureThreshold: 1, OnOutage: FailOpen})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -96,7 +96,7 @@ func TestPolicies(t *testing.T) {
 					}
 				}
 				got := s.Stats()
-				counts := fmt.Sprint(got.Open > 0, got.Local > 0, got.Refused > 0, got.Reported)
+				counts := fmt.Sprint(got.FailedOpen > 0, got.DecidedLocally > 0, got.Rejected > 0, got.Reported)
 				if want := map[OutagePolicy]string{
 					OutagePolicy(0): "false false true 0", FailClosed: "false false true 0",
 					FailOpen: "true false false 0", LocalShare: "false true false 4",
@@ -140,7 +140,7 @@ func TestFailOpenInAPause(t *testing.T) {
 			if wait, err := p.Admit(bg, 1); wait != 0 || err != nil {
 				t.Errorf("%d: %v, %v", i, wait, err)
 			}
-			if got := s.Stats(); got.Open != 2 || got.LostSlots != 0 {
+			if got := s.Stats(); got.FailedOpen != 2 || got.LostSlots != 0 {
 				t.Errorf("%d: %+v", i, got)
 			}
 		}
@@ -197,7 +197,7 @@ func TestAwayErrors(t *testing.T) {
 // Bad configurations are rejected, and policies given by position panic.
 func TestAwayConfigs(t *testing.T) {
 	for want, cfg := range map[string]Config{
-		"policy": {OnOutage: 4}, "negative number of failures": {Failures: -1}, "negative ProbeInterval": {ProbeInterval: -1},
+		"policy": {OnOutage: 4}, "negative number of failures": {FailureThreshold: -1}, "negative ProbeInterval": {ProbeInterval: -1},
 		"-1 instances": {Instances: -1}, "1001 instances": {Instances: 1001}, "policy: OutagePolicy(-1)": {OnOutage: -1},
 	} {
 		if _, err := New(&line{}, cfg); err == nil || !strings.Contains(err.Error(), want) {
@@ -262,7 +262,7 @@ func TestSemaphoresAreClosed(t *testing.T) {
 					t.Errorf("%v: %v", p, err)
 				}
 			}
-			if time.Since(began) != 0 || s.Stats().Refused != 5 {
+			if time.Since(began) != 0 || s.Stats().Rejected != 5 {
 				t.Errorf("%v: after %v, %+v", p, time.Since(began), s.Stats())
 			}
 		}
@@ -327,7 +327,7 @@ func TestGivingBackWhileAway(t *testing.T) {
 			}
 			fits(kind, other[kind], 1, true)
 		}
-		if got := a.Stats(); got.Stranded != 2*3 || got.Reported != 0 {
+		if got := a.Stats(); got.Unreturned != 2*3 || got.Reported != 0 {
 			t.Errorf("%+v", got)
 		}
 	})

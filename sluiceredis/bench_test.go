@@ -101,7 +101,7 @@ func BenchmarkWithoutAServer(b *testing.B) {
 	for i := range keys {
 		keys[i] = fmt.Sprint("key", i)
 	}
-	away, err := New(&line{to: newRemote(), fails: errRefused}, Config{OnOutage: LocalShare, Instances: 2, Failures: 1, ProbeInterval: time.Hour})
+	away, err := New(&line{to: newRemote(), fails: errRefused}, Config{OnOutage: LocalShare, Instances: 2, FailureThreshold: 1, ProbeInterval: time.Hour})
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -38,7 +38,7 @@ type Topology interface {
 
 	// Place returns a name of the server that has key, for people too, such
 	// as its address, or "" if that is not known. Each server has its own outages:
-	// see [Config.Failures]. Place must not wait for anything.
+	// see [Config.FailureThreshold]. Place must not wait for anything.
 	Place(key string) string
 
 	// Pipelines returns the number of pipelines that may be under way at the same time: further

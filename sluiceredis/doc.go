@@ -87,7 +87,7 @@
 //   - a semaphore leases nothing for a lease after the epoch, while holders renew and so keep their permits.
 //
 // This holds whether a key survived or not. The wait comes once for each epoch, also if
-// nothing was lost, and at the first use of a server. [Store.Vouch] ends it, if an operator
+// nothing was lost, and at the first use of a server. [Store.ConfirmIntact] ends it, if an operator
 // is certain that nothing was lost. On a cluster each hash slot has an epoch.
 //
 // Strict mode cannot help if two servers both act as the primary (set

@@ -94,14 +94,14 @@ func (s *Store) sendStrictly(c *sending) ([]int64, error) {
 	return nil, errRestless
 }
 
-// Vouch records that the server has lost nothing: it is new, or was restarted or
+// ConfirmIntact records that the server has lost nothing: it is new, or was restarted or
 // replaced in good order. It ends the wait of [Config.Strict]. It is for an operator; a
 // program that calls it at each start has no strict mode.
 //
 // On a cluster it records that in each of the 16,384 slots, in a few hundred round
 // trips. After an error it may be called again. It returns an error if the mode is not
 // strict.
-func (s *Store) Vouch(ctx context.Context) error {
+func (s *Store) ConfirmIntact(ctx context.Context) error {
 	if !s.strict {
 		return errors.New("sluiceredis: nothing to vouch for: the mode is not strict")
 	}

@@ -30,7 +30,7 @@ func strictOn(t testing.TB, client Client, prefix string) *Store {
 func (b *backend) freezeStrictly(t testing.TB) (s *Store, clock *frozen, replace func()) {
 	s, clock = b.freeze(t)
 	s.strict = true
-	if err := s.Vouch(bg); err != nil {
+	if err := s.ConfirmIntact(bg); err != nil {
 		t.Fatal(err)
 	}
 	return s, clock, func() {
@@ -299,7 +299,7 @@ func TestEpochBegins(t *testing.T) {
 	peek("later", 2*sec-time.Hour, 3*sec, 2)
 	b.redis.Del(bg, s.epochKey(""))
 	peek("flushed", 3*sec-time.Hour, 5*sec, 3)
-	if err := s.Vouch(bg); err != nil {
+	if err := s.ConfirmIntact(bg); err != nil {
 		t.Fatal(err)
 	}
 	peek("vouched for", 3*sec-time.Hour, 0, 3)
@@ -323,7 +323,7 @@ func TestNotStrict(t *testing.T) {
 	if info := b.redis.Info(bg, "commandstats").Val(); strings.Contains(info, "cmdstat_info:") {
 		t.Error("the server was asked for its history")
 	}
-	if err := s.Vouch(bg); err == nil || s.Stats().Epochs != 0 {
+	if err := s.ConfirmIntact(bg); err == nil || s.Stats().Epochs != 0 {
 		t.Errorf("%v, %+v", err, s.Stats())
 	}
 }
@@ -354,10 +354,10 @@ func TestStrictNeedsAHistory(t *testing.T) {
 				t.Errorf("%s: %v", name, err)
 			}
 		}
-		if err := s.Vouch(bg); !errors.Is(err, ErrNoHistory) {
+		if err := s.ConfirmIntact(bg); !errors.Is(err, ErrNoHistory) {
 			t.Errorf("vouched for: %v", err)
 		}
-		if got := s.Stats(); got.Failed != got.Scripts-1 || got.Data != 0 || got.Decisions != 0 {
+		if got := s.Stats(); got.Failed != got.Scripts-1 || got.InvalidKeys != 0 || got.Decisions != 0 {
 			t.Errorf("%+v", got)
 		}
 	}
@@ -395,7 +395,7 @@ func TestHostileEpoch(t *testing.T) {
 		t.Helper()
 		before := b.redis.Dump(bg, s.epochKey("")).Val()
 		all := asks(t, s)
-		all["Vouch"] = func() error { return s.Vouch(bg) }
+		all["Vouch"] = func() error { return s.ConfirmIntact(bg) }
 		for name, ask := range all {
 			var bad *keyError
 			if err := ask(); !errors.As(err, &bad) || bad.key != s.epochKey("") {

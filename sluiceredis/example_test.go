@@ -98,7 +98,7 @@ func ExampleOutagePolicy() {
 	if err != nil {
 		panic(err)
 	}
-	store, err := sluiceredis.New(adapter, sluiceredis.Config{OnOutage: sluiceredis.LocalShare, Instances: 2, Failures: 1})
+	store, err := sluiceredis.New(adapter, sluiceredis.Config{OnOutage: sluiceredis.LocalShare, Instances: 2, FailureThreshold: 1})
 	if err != nil {
 		panic(err)
 	}
@@ -111,7 +111,7 @@ func ExampleOutagePolicy() {
 		fmt.Println(res.Allowed(), err)
 	}
 	_, err = hourly.OnOutage(sluiceredis.FailClosed).Take(context.Background(), "ann", 1)
-	fmt.Println(errors.Is(err, sluiceredis.ErrOutage), store.Stats().Away)
+	fmt.Println(errors.Is(err, sluiceredis.ErrOutage), store.Stats().Unavailable)
 	// Output:
 	// true <nil>
 	// true <nil>
@@ -231,7 +231,7 @@ func ExampleStore_Exchange() {
 			panic(err)
 		}
 		fmt.Printf("%d share %d/s, gate %s has %d/s\n",
-			reply.Peers, reply.News[0]/1_000_000, report.ID, reply.Part*60/peers.Whole)
+			reply.Peers, reply.News[0]/1_000_000, report.ID, reply.Share*60/peers.Whole)
 	}
 	// Output:
 	// <nil>
@@ -243,7 +243,7 @@ func ExampleStore_Exchange() {
 
 // A service that must not let a burst out twice. An operator says once that its
 // Redis is new. Here that is a miniredis, which has no history to go by.
-func ExampleStore_Vouch() {
+func ExampleStore_ConfirmIntact() {
 	server, err := miniredis.Run()
 	if err != nil {
 		panic(err)
@@ -259,7 +259,7 @@ func ExampleStore_Vouch() {
 	if err != nil {
 		panic(err)
 	}
-	err = store.Vouch(context.Background())
+	err = store.ConfirmIntact(context.Background())
 	fmt.Println(errors.Is(err, sluiceredis.ErrNoHistory))
 	// Output: true
 }

@@ -49,7 +49,7 @@ func (s *Store) Exchange(ctx context.Context, group string, r peers.Report) (pee
 		return s.groups.Exchange(s.elapsed().Microseconds(), group, r), nil
 	}
 	args := []string{
-		r.ID, format(r.Want), format(r.Granted), format(r.Use), format(r.Seen),
+		r.ID, format(r.Want), format(r.Admitted), format(r.Use), format(r.Seen),
 		format(peers.Lasts.Microseconds()), format(peers.Keeps.Milliseconds()),
 	}
 	for _, n := range r.News {
@@ -68,7 +68,7 @@ func (s *Store) Exchange(ctx context.Context, group string, r peers.Report) (pee
 		}
 	}
 	got := peers.Reply{
-		Peers: reply[1], Part: reply[2], Due: reply[3], Granted: reply[4],
+		Peers: reply[1], Share: reply[2], Due: reply[3], Admitted: reply[4],
 		Stamp: reply[5], Age: time.Duration(reply[6]) * time.Microsecond,
 	}
 	if news := reply[7 : len(reply)-1]; len(news) > 0 {
@@ -78,7 +78,7 @@ func (s *Store) Exchange(ctx context.Context, group string, r peers.Report) (pee
 }
 
 func checkReport(r peers.Report) error {
-	for _, n := range append([]int64{r.Granted, r.Use, r.Seen, r.Want - peers.Leaves}, r.News...) {
+	for _, n := range append([]int64{r.Admitted, r.Use, r.Seen, r.Want - peers.Leaves}, r.News...) {
 		if n < 0 || n > 1<<53 {
 			return fmt.Errorf("a number of the report, %d, is not from 0 to 2⁵³", n)
 		}

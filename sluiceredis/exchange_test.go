@@ -21,7 +21,7 @@ func exchangeReport(random *rand.Rand, granted map[string]int64, stamp int64) pe
 	id := string(rune('a' + random.IntN(5)))
 	granted[id] += random.Int64N(1000)
 	r := peers.Report{
-		ID: id, Want: random.Int64N(40_000_000) - 2, Granted: granted[id], Use: random.Int64N(50_000_000), Seen: stamp,
+		ID: id, Want: random.Int64N(40_000_000) - 2, Admitted: granted[id], Use: random.Int64N(50_000_000), Seen: stamp,
 	}
 	switch random.IntN(6) {
 	case 0:
@@ -120,7 +120,7 @@ func TestStore_Exchange_BadReports(t *testing.T) {
 		for want, r := range map[string]peers.Report{
 			"no ID":            {},
 			"-3":               {ID: "a", Want: -5},
-			"-7":               {ID: "a", Granted: -7},
+			"-7":               {ID: "a", Admitted: -7},
 			"-8":               {ID: "a", Use: -8},
 			"-9":               {ID: "a", News: []int64{1, -9}},
 			"9007199254740993": {ID: "a", Seen: 1<<53 + 1},
@@ -179,7 +179,7 @@ func (u *upstream) serve(g *sluice.Gate) error {
 	u.have, u.seen = min(20, u.have+u.rate*now.Sub(u.seen).Seconds()), now
 	if u.have < 1 {
 		u.refused++
-		return sluice.RetryAfter(errors.New("too many"), 0)
+		return sluice.ThrottledFor(errors.New("too many"), 0)
 	}
 	u.have--
 	u.granted[g]++
@@ -207,7 +207,7 @@ func (u *upstream) callers(ctx context.Context, g *sluice.Gate, n int) (wait fun
 	for range n {
 		wg.Go(func() {
 			for ctx.Err() == nil {
-				_ = sluice.Retry(ctx, g, sluice.RetryPolicy{}, func(context.Context) error {
+				_ = sluice.Retry(ctx, g, func(context.Context) error {
 					time.Sleep(20 * time.Millisecond)
 					return u.serve(g)
 				})
@@ -258,7 +258,7 @@ func TestStore_Exchange_GatesOnARedis(t *testing.T) {
 			t.Error(err)
 		}
 		l := fresh.Stats().Learned
-		return l != nil && l.Peers == 4 && l.Rate > 0 && l.Refusals == 0
+		return l != nil && l.Peers == 4 && l.Rate > 0 && l.Throttled == 0
 	})
 }
 
@@ -310,7 +310,7 @@ func TestStore_Exchange_UnitsAndGoodbye(t *testing.T) {
 			}
 		}
 		for _, group := range groups {
-			if r := exchange(group, nil); r.Peers != 1 || r.Part != peers.Whole {
+			if r := exchange(group, nil); r.Peers != 1 || r.Share != peers.Whole {
 				t.Errorf("after Shutdown, of %q: %+v", group, r)
 			}
 		}

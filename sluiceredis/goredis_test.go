@@ -99,7 +99,7 @@ func TestStoreCountsOutcomes(t *testing.T) {
 	}
 	p.Set(redistest.Fault{})
 	got := store.Stats()
-	if want := (Stats{Away: 1, Outages: 1, Scripts: 4, Decisions: 1, Ambiguous: 1, Failed: 1, Data: 1, Refused: 2}); got != want {
+	if want := (Stats{Unavailable: 1, Outages: 1, Scripts: 4, Decisions: 1, Ambiguous: 1, Failed: 1, InvalidKeys: 1, Rejected: 2}); got != want {
 		t.Errorf("%+v, want %+v", got, want)
 	}
 }

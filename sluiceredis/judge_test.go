@@ -123,7 +123,7 @@ func TestBreaker(t *testing.T) {
 			}
 		}
 		got := s.Stats()
-		if s.breaker.Mode() != outage.Asking || got.Outages != 1 || got.Probes != 7 || got.Refused == 0 || s.breaker.Trouble() {
+		if s.breaker.Mode() != outage.Asking || got.Outages != 1 || got.Probes != 7 || got.Rejected == 0 || s.breaker.Trouble() {
 			t.Errorf("%+v", got)
 		}
 		synctest.Wait()
@@ -189,7 +189,7 @@ func TestJudge(t *testing.T) {
 func TestMovingSlotIsNotAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for policy, lets := range map[OutagePolicy]bool{FailClosed: false, FailOpen: true} {
-			s, l := newRemote().newStore(t, Config{Failures: 2, OnOutage: policy})
+			s, l := newRemote().newStore(t, Config{FailureThreshold: 2, OnOutage: policy})
 			b := newLeaky(t, s, "l", perHour)
 			l.fail(newServerError("TRYAGAIN Multiple keys request during rehashing of slot"))
 			for range 5 {
@@ -209,7 +209,7 @@ func TestMovingSlotIsNotAway(t *testing.T) {
 // wish of its caller, is none.
 func TestFailuresInARow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, l := newRemote().newStore(t, Config{Failures: 2})
+		s, l := newRemote().newStore(t, Config{FailureThreshold: 2})
 		b := newLeaky(t, s, "l", perHour)
 		take := func(longest time.Duration) error {
 			ctx, cancel := context.WithTimeout(bg, longest)
@@ -260,7 +260,7 @@ func TestFailuresInARow(t *testing.T) {
 func TestLateAnswers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		v := newRemote()
-		s, l := v.newStore(t, Config{Failures: 1})
+		s, l := v.newStore(t, Config{FailureThreshold: 1})
 		b := newLeaky(t, s, "l", perHour)
 		l.silent.Store(true)
 		var wg sync.WaitGroup
@@ -365,7 +365,7 @@ func TestServersAreAwayOnTheirOwn(t *testing.T) {
 // who comes while the server is unavailable for nobody.
 func TestNobodyWaitsForAProbe(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, l := newRemote().newStore(t, Config{Failures: 1, OnOutage: FailOpen})
+		s, l := newRemote().newStore(t, Config{FailureThreshold: 1, OnOutage: FailOpen})
 		b := newLeaky(t, s, "l", perHour)
 		l.silent.Store(true)
 		began := time.Now()
@@ -403,7 +403,7 @@ func TestProbeThatPanics(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		v := newRemote()
 		c := &panics{line: &line{to: v}}
-		s, err := New(c, Config{Failures: 1})
+		s, err := New(c, Config{FailureThreshold: 1})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -447,10 +447,10 @@ func TestNotifyMayUseTheStore(t *testing.T) {
 		var s *Store
 		var got []string
 		notify := func(err error) {
-			got = append(got, fmt.Sprint(err != nil, " ", s.Stats().Away))
+			got = append(got, fmt.Sprint(err != nil, " ", s.Stats().Unavailable))
 			_, _ = newLeaky(t, s, "l", perHour).Take(bg, "k", 1)
 		}
-		s, l := newRemote().newStore(t, Config{Failures: 1, Notify: func(_ string, err error) { notify(err) }})
+		s, l := newRemote().newStore(t, Config{FailureThreshold: 1, Notify: func(_ string, err error) { notify(err) }})
 		b := newLeaky(t, s, "l", perHour)
 		l.fail(errRefused)
 		_, _ = b.Take(bg, "k", 1)

@@ -44,7 +44,7 @@ func TestPacer_Late_FollowsTheProcess(t *testing.T) {
 	}{{4 * ms, 0, 0}, {20 * ms, 0, 1}, {49 * ms, 0, 1}, {51 * ms, 0, 20}, {20 * ms, 5 * ms, 20}} {
 		synctest.Test(t, func(t *testing.T) {
 			s, _ := newRemote().newStore(t, Config{})
-			p := newPacer(t, s, "late", 10, sec, PacerConfig{Late: v.fixed})
+			p := newPacer(t, s, "late", 10, sec, PacerConfig{MaxLateness: v.fixed})
 			lost := 0
 			for range 20 {
 				r, err := p.Reserve(bg, 1, sec)
@@ -62,7 +62,7 @@ func TestPacer_Late_FollowsTheProcess(t *testing.T) {
 				t.Errorf("%v late, Late %v: %d lost, want %d; %d counted", v.late, v.fixed, lost, v.lost, s.Stats().LostSlots)
 			}
 
-			gated := newPacer(t, s, "gated", 10, sec, PacerConfig{Late: v.fixed})
+			gated := newPacer(t, s, "gated", 10, sec, PacerConfig{MaxLateness: v.fixed})
 			for slept := 0; slept <= 20; {
 				wait, err := gated.Admit(bg, 1)
 				if err != nil {

@@ -137,7 +137,7 @@ func TestNativeBucketIsNeverFullerThanFull(t *testing.T) {
 		take("back", five, 1, limits.Result{Limit: 5, RetryAfter: sec, ResetAfter: 5 * sec})
 		clock.set(sec) // the repair was written: the bucket leaks again
 		take("back", five, 1, limits.Result{Limit: 5, ResetAfter: 5 * sec})
-		if got := s.Stats().Clamped; got != 1 {
+		if got := s.Stats().Repaired; got != 1 {
 			t.Errorf("clamped %d times, want 1: where the clock stepped back", got)
 		}
 	})
@@ -220,7 +220,7 @@ func TestAdjust(t *testing.T) {
 				t.Errorf("%v, %v; want 8s", wait, err)
 			}
 		}
-		if got := s.Stats(); got.Refunded != 2+5+5 || got.Stranded != 2 || got.Clamped != 1 {
+		if got := s.Stats(); got.Refunded != 2+5+5 || got.Unreturned != 2 || got.Repaired != 1 {
 			t.Errorf("%+v", got)
 		}
 	})
@@ -390,8 +390,8 @@ func TestLastUnitIsGivenBack(t *testing.T) {
 			if res, err := l.Take(bg, "k", 0); err != nil || res.ResetAfter != 0 {
 				t.Error(res, err)
 			}
-			if got, want := s.Stats(), []uint64{1, 4}[i]; got.Refunded != want || got.Stranded != 0 {
-				t.Errorf("%d refunded, %d stranded; want %d, 0", got.Refunded, got.Stranded, want)
+			if got, want := s.Stats(), []uint64{1, 4}[i]; got.Refunded != want || got.Unreturned != 0 {
+				t.Errorf("%d refunded, %d stranded; want %d, 0", got.Refunded, got.Unreturned, want)
 			}
 		}
 	}

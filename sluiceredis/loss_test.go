@@ -184,7 +184,7 @@ func onLosses(t *testing.T, test func(t *testing.T, l loss, st *stage, open func
 					return s
 				}
 				if strict {
-					if err := open().Vouch(bg); err != nil {
+					if err := open().ConfirmIntact(bg); err != nil {
 						t.Fatal(err)
 					}
 				}
@@ -301,7 +301,7 @@ func TestNothingIsGrantedAgainAfterALoss(t *testing.T) {
 		if strict {
 			want = 1
 		}
-		if got := s.Stats(); got.Epochs != want || got.Data > 0 {
+		if got := s.Stats(); got.Epochs != want || got.InvalidKeys > 0 {
 			t.Errorf("%d epochs, want %d: %+v", got.Epochs, want, got)
 		}
 	})
@@ -396,7 +396,7 @@ func TestRateOverLosses(t *testing.T) {
 				t.Fatal(err)
 			}
 			if strict {
-				if err := s.Vouch(bg); err != nil {
+				if err := s.ConfirmIntact(bg); err != nil {
 					t.Fatal(err)
 				}
 			}

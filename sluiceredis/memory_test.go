@@ -228,7 +228,7 @@ func TestInProcessLeases(t *testing.T) {
 		}
 		second.Release()
 		third.Release()
-		if got := s.Stats(); got.Local < 5 || got.Scripts != 0 {
+		if got := s.Stats(); got.DecidedLocally < 5 || got.Scripts != 0 {
 			t.Errorf("%+v", got)
 		}
 	})
@@ -255,7 +255,7 @@ func TestInProcessGivesBackInTime(t *testing.T) {
 			if err := m.Adjust(bg, -1, 2*sec); err != ErrStranded {
 				t.Errorf("%s: too late: %v", kind, err)
 			}
-			if got := s.Stats(); got.Refunded != before.Refunded+1 || got.Stranded != before.Stranded+1 {
+			if got := s.Stats(); got.Refunded != before.Refunded+1 || got.Unreturned != before.Unreturned+1 {
 				t.Errorf("%s: %+v", kind, got)
 			}
 		}

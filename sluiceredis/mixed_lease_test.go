@@ -111,7 +111,7 @@ func TestLeaseChangesMachineByMachine(t *testing.T) {
 				}
 				l.Release()
 			}
-			if lost := total(all, func(s Stats) uint64 { return s.LeasesLost + s.Data }); lost != 0 {
+			if lost := total(all, func(s Stats) uint64 { return s.LeasesLost + s.InvalidKeys }); lost != 0 {
 				t.Errorf("%d leases lost, or errors", lost)
 			}
 		})

@@ -184,7 +184,7 @@ func TestSharesOfSeveralQuotas(t *testing.T) {
 					machines, lines := make([]*Bucket, m), make([]*line, m)
 					for j := range machines {
 						var s *Store
-						s, lines[j] = v.newStore(t, Config{OnOutage: LocalShare, Instances: m, Timeout: 100 * ms, Failures: 2})
+						s, lines[j] = v.newStore(t, Config{OnOutage: LocalShare, Instances: m, Timeout: 100 * ms, FailureThreshold: 2})
 						machines[j] = newLeaky(t, s, "l", lax)
 					}
 					for range 600 {

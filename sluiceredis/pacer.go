@@ -21,16 +21,16 @@ type PacerConfig struct {
 	// the effect of a clock that stepped back, and reserves them again.
 	Horizon time.Duration
 
-	// Late is the time after its slot at which a call may still start. A call that wakes later
+	// MaxLateness is the time after its slot at which a call may still start. A call that wakes later
 	// reserves another slot, so that delayed calls do not leave together; its first slot stays
 	// empty. 0 means that it follows the delay with which calls of this process are woken: 5 ms in
 	// one that is idle, up to 50 ms in one whose processors are all busy.
-	Late time.Duration
+	MaxLateness time.Duration
 
-	// PausePoll is the longest time that it takes, in addition to a round trip, until a pause
+	// PausePollInterval is the longest time that it takes, in addition to a round trip, until a pause
 	// or its end reaches callers on other machines. It must be the same on all
 	// machines. 0 means 100 ms.
-	PausePoll time.Duration
+	PausePollInterval time.Duration
 
 	// Prefetch lets a gate reserve several slots in one round trip: as many as its
 	// calls used within the last Prefetch. If the gate then has no calls, those
@@ -110,7 +110,7 @@ func (s *Store) Pacer(name string, rate limits.Rate, cfg PacerConfig) (*Pacer, e
 	if err := checkName(name); err != nil {
 		return nil, err
 	}
-	for what, d := range map[string]*time.Duration{"Horizon": &cfg.Horizon, "Late": &cfg.Late, "PausePoll": &cfg.PausePoll, "Prefetch": &cfg.Prefetch} {
+	for what, d := range map[string]*time.Duration{"Horizon": &cfg.Horizon, "Late": &cfg.MaxLateness, "PausePoll": &cfg.PausePollInterval, "Prefetch": &cfg.Prefetch} {
 		if *d < 0 || *d > time.Duration(kinds.Longest/2) {
 			return nil, fmt.Errorf("sluiceredis: %s of %v: 0 to 52 days are possible", what, *d)
 		}
@@ -118,15 +118,15 @@ func (s *Store) Pacer(name string, rate limits.Rate, cfg PacerConfig) (*Pacer, e
 	if !cfg.OnOutage.valid() {
 		return nil, fmt.Errorf("sluiceredis: no such policy: %v", cfg.OnOutage)
 	}
-	cfg.Horizon, cfg.PausePoll = or(cfg.Horizon, time.Minute), or(cfg.PausePoll, 100*time.Millisecond)
+	cfg.Horizon, cfg.PausePollInterval = or(cfg.Horizon, time.Minute), or(cfg.PausePollInterval, 100*time.Millisecond)
 	if cfg.Prefetch > cfg.Horizon {
 		return nil, fmt.Errorf("sluiceredis: Prefetch of %v is beyond the horizon of %v", cfg.Prefetch, cfg.Horizon)
 	}
 	p := &Pacer{
 		store: s, key: s.key("pacer1", name, "", ""), away: s.honor(cfg.OnOutage),
-		horizon: int64(cfg.Horizon), poll: cfg.PausePoll, changed: make(chan struct{}),
+		horizon: int64(cfg.Horizon), poll: cfg.PausePollInterval, changed: make(chan struct{}),
 	}
-	p.late.fixed = cfg.Late
+	p.late.fixed = cfg.MaxLateness
 	p.ahead.init(cfg.Prefetch)
 	if err := p.SetRate(rate); err != nil {
 		return nil, err

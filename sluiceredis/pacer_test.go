@@ -60,7 +60,7 @@ func TestSlots(t *testing.T) {
 		ask(5*sec, 1, sec, true, 100*ms)
 		ask(4*sec, 1, 2*sec, true, 1200*ms) // a clock that stepped back a little: the slots stay
 		ask(-time.Hour, 1, 2*time.Minute, true, time.Minute)
-		if got := s.Stats().Clamped; got != 1 {
+		if got := s.Stats().Repaired; got != 1 {
 			t.Errorf("clamped %d times, want 1", got)
 		}
 
@@ -161,7 +161,7 @@ func TestPacerCancelsAtTheTail(t *testing.T) {
 func TestPacerPause(t *testing.T) {
 	onBackends(t, func(t *testing.T, b *backend) {
 		one := newPacer(t, b.store(t), "pause", 100, sec, PacerConfig{})
-		other := newPacer(t, b.store(t), "pause", 100, sec, PacerConfig{PausePoll: 10 * ms})
+		other := newPacer(t, b.store(t), "pause", 100, sec, PacerConfig{PausePollInterval: 10 * ms})
 		for range 20 { // those who wait are about 200 ms away
 			if _, err := one.Reserve(bg, 1, sec); err != nil {
 				t.Fatal(err)
@@ -209,7 +209,7 @@ func TestPacerPause(t *testing.T) {
 func TestPacerAsAQuota(t *testing.T) {
 	onBackends(t, func(t *testing.T, b *backend) {
 		s := b.store(t)
-		p := newPacer(t, s, "quota", 100, sec, PacerConfig{Late: sec})
+		p := newPacer(t, s, "quota", 100, sec, PacerConfig{MaxLateness: sec})
 		gate, err := sluice.New(sluice.Config{Limits: []sluice.Limit{{Name: "all machines", Limiter: p}}})
 		if err != nil {
 			t.Fatal(err)
@@ -253,7 +253,7 @@ func TestPacerAsAQuota(t *testing.T) {
 // Who is let through but rejected by another limit leaves the slot to the next.
 func TestPacerTakesBackWhatAGateRefused(t *testing.T) {
 	b := onRedis(t)
-	p := newPacer(t, b.store(t), "back", 1, time.Minute, PacerConfig{Late: time.Minute})
+	p := newPacer(t, b.store(t), "back", 1, time.Minute, PacerConfig{MaxLateness: time.Minute})
 	if wait, err := p.Admit(bg, 1); wait != 0 || err != nil {
 		t.Fatal(wait, err)
 	}
@@ -281,8 +281,8 @@ func TestPacerRefusesWhatCannotBe(t *testing.T) {
 		{2, 1, PacerConfig{}, "per nanosecond"},
 		{1, time.Hour, PacerConfig{}, "horizon"},
 		{1, sec, PacerConfig{Horizon: -1}, "Horizon"},
-		{1, sec, PacerConfig{Late: -1}, "Late"},
-		{1, sec, PacerConfig{PausePoll: 53 * 24 * time.Hour}, "PausePoll"},
+		{1, sec, PacerConfig{MaxLateness: -1}, "Late"},
+		{1, sec, PacerConfig{PausePollInterval: 53 * 24 * time.Hour}, "PausePoll"},
 	} {
 		if _, err := s.Pacer("n", limits.Rate{Count: v.count, Per: v.per}, v.cfg); err == nil || !strings.Contains(err.Error(), v.want) {
 			t.Errorf("%+v: %v, want %q", v, err, v.want)
@@ -311,7 +311,7 @@ func TestPacerLetsNobodyLeaveEarly(t *testing.T) {
 	var next atomic.Int64
 	began := time.Now()
 	for range 4 {
-		p := newPacer(t, b.store(t), "early", 1, interval, PacerConfig{Late: 20 * ms})
+		p := newPacer(t, b.store(t), "early", 1, interval, PacerConfig{MaxLateness: 20 * ms})
 		for range 64 {
 			wg.Go(func() {
 				for next.Add(1) <= calls {
@@ -345,7 +345,7 @@ func TestPacerLetsNobodyLeaveEarly(t *testing.T) {
 func TestNobodyLeavesLate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, _ := newRemote().newStore(t, Config{})
-		p := newPacer(t, s, "late", 10, sec, PacerConfig{Late: 20 * ms})
+		p := newPacer(t, s, "late", 10, sec, PacerConfig{MaxLateness: 20 * ms})
 		for _, v := range []struct {
 			late   time.Duration
 			leaves bool

@@ -51,7 +51,7 @@ func (p *Pacer) here(change func(*kinds.PaceHeld)) {
 }
 
 // PauseUntil lets no call start before t, on any machine. It reaches callers that wait
-// within PausePoll and a round trip. Afterwards calls start one interval apart, the
+// within PausePollInterval and a round trip. Afterwards calls start one interval apart, the
 // first of them at t. A pause can be prolonged but not shortened, see [Pacer.Resume].
 // The clocks of the machines need not agree. A pause of more than 52 days is an error.
 //

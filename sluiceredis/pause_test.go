@@ -246,8 +246,8 @@ func TestResumeInRedis(t *testing.T) {
 // On a real server, two machines.
 func TestResumeReachesWaiters(t *testing.T) {
 	onBackends(t, func(t *testing.T, b *backend) {
-		one := newPacer(t, b.store(t), "waiters", 100, sec, PacerConfig{PausePoll: 10 * ms})
-		other := newPacer(t, b.store(t), "waiters", 100, sec, PacerConfig{PausePoll: 10 * ms})
+		one := newPacer(t, b.store(t), "waiters", 100, sec, PacerConfig{PausePollInterval: 10 * ms})
+		other := newPacer(t, b.store(t), "waiters", 100, sec, PacerConfig{PausePollInterval: 10 * ms})
 		if err := one.PauseUntil(bg, time.Now().Add(50*sec)); err != nil {
 			t.Fatal(err)
 		}
@@ -430,7 +430,7 @@ func TestPauseReachesSlotsAhead(t *testing.T) {
 				t.Errorf("%v after %v", at, left[i-1])
 			}
 		}
-		if in > 2 { // PausePoll is an interval
+		if in > 2 { // PausePollInterval is an interval
 			t.Errorf("%d left in the pause", in)
 		}
 		time.Sleep(10 * sec)

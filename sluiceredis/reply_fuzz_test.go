@@ -147,6 +147,6 @@ func askMad(t *testing.T, ctx context.Context, store *Store, which uint8) {
 			t.Errorf("%+v", reply)
 		}
 	case 5:
-		_ = store.Vouch(ctx)
+		_ = store.ConfirmIntact(ctx)
 	}
 }

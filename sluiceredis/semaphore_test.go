@@ -308,7 +308,7 @@ func TestLendingWhenRepliesAreLost(t *testing.T) {
 	s := redistest.Start(t)
 	p := redistest.NewProxy(t, s.Addr)
 	near, far := newBackend(t, s.Addr), newBackend(t, p.Addr)
-	store, err := New(far.client, Config{Prefix: near.prefix, Timeout: 30 * ms, Failures: 1000}) // it is asked all the time
+	store, err := New(far.client, Config{Prefix: near.prefix, Timeout: 30 * ms, FailureThreshold: 1000}) // it is asked all the time
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -73,7 +73,7 @@ func TestSharesObeyTheRateLaw(t *testing.T) {
 				stores, lines := make([]*Bucket, m), make([]*line, m)
 				for j := range stores {
 					var s *Store
-					s, lines[j] = v.newStore(t, Config{OnOutage: LocalShare, Instances: m, Timeout: 100 * ms, Failures: 2})
+					s, lines[j] = v.newStore(t, Config{OnOutage: LocalShare, Instances: m, Timeout: 100 * ms, FailureThreshold: 2})
 					stores[j] = newLeaky(t, s, "l", limits.Rate{Burst: 18, Count: 10, Per: sec})
 				}
 				for range 600 {
@@ -372,7 +372,7 @@ func TestSharesOfAPacer(t *testing.T) {
 			t.Errorf("%v", left)
 		}
 		for _, s := range stores {
-			if got := s.Stats(); got.Reported != 1 || got.Local != 4 {
+			if got := s.Stats(); got.Reported != 1 || got.DecidedLocally != 4 {
 				t.Errorf("%+v", got)
 			}
 		}

@@ -66,7 +66,7 @@ func silence(t *testing.T, p OutagePolicy, kind string) {
 		}
 		time.Sleep(10 * ms)
 	}
-	if got := s.Stats(); got.Outages != 1 || got.Away != 1 || got.Probes < 3 || got.Probes > 6 {
+	if got := s.Stats(); got.Outages != 1 || got.Unavailable != 1 || got.Probes < 3 || got.Probes > 6 {
 		t.Errorf("%+v", got)
 	}
 	l.silent.Store(false)
@@ -116,7 +116,7 @@ func TestSilence_OfASlowServer(t *testing.T) {
 				t.Fatalf("a caller waited %v, want 300ms", took)
 			}
 		}
-		if got := s.Stats(); got.Outages != 1 || got.Away != 0 || got.Open != 1 || got.Probes != 0 {
+		if got := s.Stats(); got.Outages != 1 || got.Unavailable != 0 || got.FailedOpen != 1 || got.Probes != 0 {
 			t.Errorf("%+v", got)
 		}
 	})
@@ -199,7 +199,7 @@ func TestSilence_OnRedis(t *testing.T) {
 			t.Fatal(err)
 		}
 		if strict {
-			if err := s.Vouch(bg); err != nil {
+			if err := s.ConfirmIntact(bg); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -218,7 +218,7 @@ func TestSilence_OnRedis(t *testing.T) {
 		if _, err := sem.Acquire(bg, 1, 0); !errors.Is(err, ErrOutage) {
 			t.Errorf("strict %v: %v, want ErrOutage", strict, err)
 		}
-		if got := s.Stats(); got.Outages != 1 || got.Away != 1 || got.Open < 19 {
+		if got := s.Stats(); got.Outages != 1 || got.Unavailable != 1 || got.FailedOpen < 19 {
 			t.Errorf("strict %v: %+v", strict, got)
 		}
 		_ = server.Process().Signal(syscall.SIGCONT)
@@ -227,7 +227,7 @@ func TestSilence_OnRedis(t *testing.T) {
 			return err == nil
 		})
 		lease.Release()
-		if res, err := l.Take(bg, "k", 1); err != nil || !res.Allowed() || s.Stats().Away != 0 {
+		if res, err := l.Take(bg, "k", 1); err != nil || !res.Allowed() || s.Stats().Unavailable != 0 {
 			t.Errorf("strict %v: %+v, %v", strict, res, err)
 		}
 	}

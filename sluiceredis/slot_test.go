@@ -96,11 +96,11 @@ func TestStrictOnACluster(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	if got := s.Stats(); got.Epochs < 2 || got.Failed+got.Data > 0 {
+	if got := s.Stats(); got.Epochs < 2 || got.Failed+got.InvalidKeys > 0 {
 		t.Errorf("%+v", got)
 	}
 	before := s.Stats()
-	if err := s.Vouch(bg); err != nil {
+	if err := s.ConfirmIntact(bg); err != nil {
 		t.Fatal(err)
 	}
 	if got := s.Stats().Scripts - before.Scripts; got != slot.Count {

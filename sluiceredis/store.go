@@ -31,20 +31,20 @@ type Config struct {
 	// Strict treats every limit as used up when the server may have lost
 	// data, so that no burst is allowed twice: see Strict mode in the package
 	// comment. It must be the same on all machines. The first use of a server
-	// counts as a loss as well, unless [Store.Vouch] was called.
+	// counts as a loss as well, unless [Store.ConfirmIntact] was called.
 	Strict bool
 
 	// OnOutage is the policy for calls while the server does not answer, for limits
 	// that have no policy of their own. 0 means FailClosed.
 	OnOutage OutagePolicy
 
-	// Failures is the number of scripts in a row that must fail until the server is treated as
+	// FailureThreshold is the number of scripts in a row that must fail until the server is treated as
 	// unavailable, so that none is sent to it for a while. 0 means 3. A script fails if the server
 	// cannot be reached, does not reply in time, replies with an error such as LOADING, READONLY,
 	// CLUSTERDOWN or OOM, or rejects the credentials. A script whose caller gives up does not
 	// count, except at a deadline that left the server at least a tenth of Timeout. If the user has
 	// no access to some keys, OnOutage decides only the calls for these.
-	Failures int
+	FailureThreshold int
 
 	// ProbeInterval is the longest time between two probes of a server that is unavailable. The
 	// time is 50 ms at first and doubles with each probe that fails; up to a
@@ -120,8 +120,8 @@ func New(client Client, cfg Config) (*Store, error) {
 		return nil, fmt.Errorf("sluiceredis: negative timeout %v", cfg.Timeout)
 	case !cfg.OnOutage.valid():
 		return nil, fmt.Errorf("sluiceredis: no such policy: %v", cfg.OnOutage)
-	case cfg.Failures < 0:
-		return nil, fmt.Errorf("sluiceredis: negative number of failures %d", cfg.Failures)
+	case cfg.FailureThreshold < 0:
+		return nil, fmt.Errorf("sluiceredis: negative number of failures %d", cfg.FailureThreshold)
 	case cfg.ProbeInterval < 0:
 		return nil, fmt.Errorf("sluiceredis: negative ProbeInterval %v", cfg.ProbeInterval)
 	case cfg.Instances < 0 || cfg.Instances > mostInstances:
@@ -142,7 +142,7 @@ func New(client Client, cfg Config) (*Store, error) {
 	s.instances.Store(int64(cfg.Instances))
 	s.beats.fixed = cfg.Instances > 0
 	s.beats.wanted.Store(s.away == LocalShare)
-	s.breaker = outage.New(cmp.Or(cfg.Failures, 3), or(cfg.ProbeInterval, time.Second), cfg.Notify)
+	s.breaker = outage.New(cmp.Or(cfg.FailureThreshold, 3), or(cfg.ProbeInterval, time.Second), cfg.Notify)
 	s.beats.made = time.Now()
 	_, s.alone = client.(inProcess)
 	s.takes.Run, s.takes.Undo, s.takes.Units, s.takes.MostUnits = s.takeOrElse, s.giveBack, (*request).bulk, kinds.SlidingAtOnce
@@ -277,27 +277,27 @@ type counters struct {
 // Stats counts the work that a [Store] has done since it was made. All numbers but Away
 // and Instances only grow.
 type Stats struct {
-	Away      int64  // servers that are unavailable now
-	Instances int64  // the number of instances that share the limits; 0 if unknown
-	Outages   uint64 // the number of outages
-	Probes    uint64 // scripts that tested whether a server is back
+	Unavailable int64  // servers that are unavailable now
+	Instances   int64  // the number of instances that share the limits; 0 if unknown
+	Outages     uint64 // the number of outages
+	Probes      uint64 // scripts that tested whether a server is back
 
-	Scripts    uint64 // scripts run, each one round trip
-	Decisions  uint64 // requests that they decided
-	Ambiguous  uint64 // scripts that may or may not have run
-	Failed     uint64 // scripts that certainly did not run: no connection, an error reply
-	Data       uint64 // keys found with unexpected data
-	Clamped    uint64 // states repaired that were impossible: the server's clock stepped back, or a limit other than a bucket shrank
-	Refunded   uint64 // units and slots returned
-	Stranded   uint64 // units that were too late to be returned
-	LostSlots  uint64 // slots of pacers that stayed unused
-	LeasesLost uint64 // leases that ended before they were released
-	Epochs     uint64 // in strict mode: times that this store was the first to find that data may have been lost
+	Scripts     uint64 // scripts run, each one round trip
+	Decisions   uint64 // requests that they decided
+	Ambiguous   uint64 // scripts that may or may not have run
+	Failed      uint64 // scripts that certainly did not run: no connection, an error reply
+	InvalidKeys uint64 // keys found with unexpected data
+	Repaired    uint64 // states repaired that were impossible: the server's clock stepped back, or a limit other than a bucket shrank
+	Refunded    uint64 // units and slots returned
+	Unreturned  uint64 // units that were too late to be returned
+	LostSlots   uint64 // slots of pacers that stayed unused
+	LeasesLost  uint64 // leases that ended before they were released
+	Epochs      uint64 // in strict mode: times that this store was the first to find that data may have been lost
 
-	Open     uint64 // requests let through uncounted, by FailOpen
-	Local    uint64 // requests decided in this process: by local shares, or without a Redis
-	Refused  uint64 // requests rejected because the server did not answer
-	Reported uint64 // units admitted by local shares and later reported to the server
+	FailedOpen     uint64 // requests let through uncounted, by FailOpen
+	DecidedLocally uint64 // requests decided in this process: by local shares, or without a Redis
+	Rejected       uint64 // requests rejected because the server did not answer
+	Reported       uint64 // units admitted by local shares and later reported to the server
 }
 
 // Stats returns the work the store has done.
@@ -305,11 +305,11 @@ func (s *Store) Stats() Stats {
 	c := &s.stats
 	away, outages, probes := s.breaker.Counts()
 	return Stats{
-		Away: away, Instances: s.instances.Load(), Outages: outages, Probes: probes,
-		Open: c.open.Load(), Local: c.local.Load(), Refused: c.refused.Load(), Reported: c.reported.Load(),
+		Unavailable: away, Instances: s.instances.Load(), Outages: outages, Probes: probes,
+		FailedOpen: c.open.Load(), DecidedLocally: c.local.Load(), Rejected: c.refused.Load(), Reported: c.reported.Load(),
 		Scripts: c.scripts.Load(), Decisions: c.decisions.Load(),
-		Ambiguous: c.ambiguous.Load(), Failed: c.failed.Load(), Data: c.data.Load(),
-		Clamped: c.clamped.Load(), Refunded: c.refunded.Load(), Stranded: c.stranded.Load(),
+		Ambiguous: c.ambiguous.Load(), Failed: c.failed.Load(), InvalidKeys: c.data.Load(),
+		Repaired: c.clamped.Load(), Refunded: c.refunded.Load(), Unreturned: c.stranded.Load(),
 		LostSlots: c.lost.Load(), LeasesLost: c.leasesLost.Load(), Epochs: c.epochs.Load(),
 	}
 }

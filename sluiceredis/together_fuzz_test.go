@@ -172,7 +172,7 @@ func (r *togetherRun) giveBack(n []int64) {
 	for i, m := range r.models {
 		want += uint64(m.back(r.at(), n[i]))
 	}
-	if got := r.store.Stats(); got.Refunded-before.Refunded != want || got.Stranded != before.Stranded {
+	if got := r.store.Stats(); got.Refunded-before.Refunded != want || got.Unreturned != before.Unreturned {
 		r.t.Fatalf("at %v: %+v after %+v", r.now, got, before)
 	}
 	r.take(1)

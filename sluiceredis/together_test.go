@@ -357,8 +357,8 @@ func TestGateJoinsItsQuotas(t *testing.T) {
 		a, _ := s.take(bg, second.at(), 0)
 		d, _ := s.take(bg, day.at(), 0)
 		o, _ := s.take(bg, other.at(), 0)
-		if a.Remaining != 2 || d.Remaining != 1 || o.Remaining != 0 || gate.Stats().Stranded != 0 {
-			t.Errorf("%+v %+v %+v, %d stranded", a, d, o, gate.Stats().Stranded)
+		if a.Remaining != 2 || d.Remaining != 1 || o.Remaining != 0 || gate.Stats().Unreturned != 0 {
+			t.Errorf("%+v %+v %+v, %d stranded", a, d, o, gate.Stats().Unreturned)
 		}
 	})
 }
@@ -420,7 +420,7 @@ func TestTogetherAdjust(t *testing.T) {
 		clock.set(5 * sec)
 		remain(1, 5, 5, 5) // 4 of 7 still in the bucket
 		adjust(0, []int64{0, kinds.SlidingAtOnce + 1, 0, 6}, nil, errAny, nil, limits.ErrTooLarge)
-		if got := s.Stats(); got.Refunded != 8+3+2+3+2 || got.Stranded != 1+2+1+3 {
+		if got := s.Stats(); got.Refunded != 8+3+2+3+2 || got.Unreturned != 1+2+1+3 {
 			t.Errorf("%+v", got)
 		}
 	})
@@ -465,7 +465,7 @@ func TestGoneCallersOfASetGiveBack(t *testing.T) {
 		}
 		other := b.store(t)
 		got := newFixed(t, other, "f/c", FixedConfig{Limit: 100, Window: time.Hour})
-		if res, err := got.Take(bg, "", 0); err != nil || res.Remaining != 99 || s.Stats().Refunded != 60 || s.Stats().Stranded != 0 {
+		if res, err := got.Take(bg, "", 0); err != nil || res.Remaining != 99 || s.Stats().Refunded != 60 || s.Stats().Unreturned != 0 {
 			t.Errorf("%+v, %v, %+v", res, err, s.Stats())
 		}
 	})

@@ -27,7 +27,7 @@ func newVirtual(way time.Duration) *virtual {
 
 // machine returns a store of a machine that uses v.
 func (v *virtual) machine() *Store {
-	s, err := New(v, Config{Failures: 1 << 30}) // it is never away for long
+	s, err := New(v, Config{FailureThreshold: 1 << 30}) // it is never away for long
 	if err != nil {
 		panic(err)
 	}

@@ -93,7 +93,7 @@ func TestLog(t *testing.T) {
 			{999 * ms, 1, no(0, ms, ms)},
 			{sec, 5, yes(0, sec)},
 		})
-		if got := s.Stats().Clamped; got != 5 {
+		if got := s.Stats().Repaired; got != 5 {
 			t.Errorf("clamped %d, want 5", got)
 		}
 	})
@@ -121,7 +121,7 @@ func TestLogAdjust(t *testing.T) {
 		if err := m.Adjust(bg, kinds.SlidingAtOnce+1, 0); err == nil {
 			t.Error("too large a correction")
 		}
-		if got := s.Stats(); got.Refunded != 3 || got.Stranded != 5 {
+		if got := s.Stats(); got.Refunded != 3 || got.Unreturned != 5 {
 			t.Errorf("%+v", got)
 		}
 	})
@@ -146,7 +146,7 @@ func TestFixedAnchored(t *testing.T) {
 			{999 * ms, 2, no(1, ms, ms)},
 			{sec, 5, yes(0, sec)},
 		})
-		if got := s.Stats().Clamped; got != 1 {
+		if got := s.Stats().Repaired; got != 1 {
 			t.Errorf("clamped %d, want 1", got)
 		}
 	})

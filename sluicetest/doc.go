@@ -8,11 +8,11 @@
 //		synctest.Test(t, func(t *testing.T) {
 //			srv := sluicetest.NewServer(
 //				sluicetest.On(3, sluicetest.Status(503)),
-//				sluicetest.Enforce(sluicetest.Limit{Count: 10, Per: time.Second, Family: sluicetest.GitHub}),
+//				sluicetest.Enforce(sluicetest.Limit{Count: 10, Per: time.Second, HeaderStyle: sluicetest.GitHub}),
 //			)
 //			defer srv.Close()
 //			myclient.FetchAll(t.Context(), srv.Client(), "https://api.example.com/items")
-//			if err := srv.Record().Evenly(100 * time.Millisecond); err != nil {
+//			if err := srv.Record().CheckSpacing(100 * time.Millisecond); err != nil {
 //				t.Error(err)
 //			}
 //		})
@@ -53,7 +53,7 @@
 // # The record
 //
 // [Server.Record] returns all requests and connections with their times. The methods
-// Evenly, Within, Obeyed and AllRead of a [Record] return an error that names the
+// CheckSpacing, CheckRate, CheckRetryAfter and CheckBodies of a [Record] return an error that names the
 // offending request.
 //
 // # Limitations

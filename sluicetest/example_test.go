@@ -19,7 +19,7 @@ import (
 func Example() {
 	srv := sluicetest.NewServer(
 		sluicetest.On(2, sluicetest.Status(503, "Retry-After: 1")),
-		sluicetest.Enforce(sluicetest.Limit{Quota: 2, Window: time.Hour, Family: sluicetest.Draft10}),
+		sluicetest.Enforce(sluicetest.Limit{Quota: 2, Window: time.Hour, HeaderStyle: sluicetest.Draft10}),
 	)
 	defer srv.Close()
 	client := srv.Client()
@@ -32,7 +32,7 @@ func Example() {
 		resp.Body.Close()
 		fmt.Printf("%s %d %q\n", resp.Proto, resp.StatusCode, resp.Header.Get("RateLimit-Policy"))
 	}
-	fmt.Println(srv.Record().Refused(), "refused")
+	fmt.Println(srv.Record().Throttled(), "refused")
 	// Output:
 	// HTTP/2.0 200 "\"default\";q=2;w=3600"
 	// HTTP/2.0 503 ""
@@ -53,7 +53,7 @@ func ExampleRecord() {
 		resp.Body.Close()
 	}
 	q := srv.Record().Requests[1]
-	fmt.Println(q.Number, q.Method, q.Path, q.Status, q.Refused)
+	fmt.Println(q.Number, q.Method, q.Path, q.Status, q.ThrottledBy)
 	// Output:
 	// 2 HEAD /items 429 core quota
 }
@@ -117,11 +117,11 @@ func TestExample(t *testing.T) {
 		srv := sluicetest.NewServer(
 			sluicetest.When(func(n int, _ *http.Request) bool { return n > 1200 && n <= 1260 },
 				sluicetest.Status(503, "Retry-After: 60")),
-			sluicetest.Enforce(sluicetest.Limit{Count: 1, Per: time.Second, Family: sluicetest.RetryAfter}),
+			sluicetest.Enforce(sluicetest.Limit{Count: 1, Per: time.Second, HeaderStyle: sluicetest.RetryAfter}),
 		)
 		defer srv.Close()
 
-		client, pace := srv.Client(), limits.Must(pacer.New(limits.Rate{Count: 1, Per: time.Second}, pacer.Config{}))
+		client, pace := srv.Client(), limits.Must(pacer.New(limits.Rate{Count: 1, Per: time.Second}))
 		for start := time.Now(); time.Since(start) < time.Hour; {
 			if err := pace.Acquire(t.Context(), 1); err != nil {
 				t.Fatal(err)
@@ -139,13 +139,13 @@ func TestExample(t *testing.T) {
 
 		rec := srv.Record()
 		for _, err := range []error{
-			rec.Evenly(time.Second), rec.Within(60, time.Minute), rec.Obeyed(), rec.AllRead(),
+			rec.CheckSpacing(time.Second), rec.CheckRate(60, time.Minute), rec.CheckRetryAfter(), rec.CheckBodies(),
 		} {
 			if err != nil {
 				t.Error(err)
 			}
 		}
-		if most, refused := rec.MostInFlight(), rec.Refused(); most != 1 || refused != 0 {
+		if most, refused := rec.MostInFlight(), rec.Throttled(); most != 1 || refused != 0 {
 			t.Errorf("%d requests in flight, %d refused; want 1 and 0", most, refused)
 		}
 	})

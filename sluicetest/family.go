@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// A Standing is the state of a [Limit] after a request, for the headers of the response.
-type Standing struct {
+// A LimitState is the state of a [Limit] after a request, for the headers of the response.
+type LimitState struct {
 	// Name is the name of the limit, or "default".
 	Name string
 	// Unit is the counted unit: "requests", or the name of a limit with a Cost.
@@ -24,23 +24,23 @@ type Standing struct {
 	// Refused reports that this limit rejected the request. Wait is the time until
 	// the limit lets it in or, if the request was let in, another one of 1 unit; 0
 	// if that is now or never, or depends on when another request ends.
-	Wait    time.Duration
-	Refused bool
+	Wait      time.Duration
+	Throttled bool
 	// Now is the time of the response.
 	Now time.Time
 }
 
-// A Family writes a Standing into a header, in the way of a provider. Several limits of a response
+// A HeaderStyle writes a LimitState into a header, in the way of a provider. Several limits of a response
 // may have the same family: OpenAI, Anthropic and Draft10 write all of them, and GitHub only the
 // last. The families of this package round times up, so that a client that honors them is never
 // early. If nothing remains they write Wait in place of Reset; OpenAI and Anthropic, whose buckets
-// refill continuously, always write Reset. Any function with this signature is a Family.
-type Family func(h http.Header, s Standing)
+// refill continuously, always write Reset. Any function with this signature is a HeaderStyle.
+type HeaderStyle func(h http.Header, s LimitState)
 
 // RetryAfter writes the Retry-After of RFC 9110 in seconds, at least 1, when a request
 // is rejected, and nothing otherwise.
-func RetryAfter(h http.Header, s Standing) {
-	if s.Refused {
+func RetryAfter(h http.Header, s LimitState) {
+	if s.Throttled {
 		h.Set("Retry-After", whole(max(1, seconds(s.Wait))))
 	}
 }
@@ -48,7 +48,7 @@ func RetryAfter(h http.Header, s Standing) {
 // GitHub writes X-RateLimit-Limit, -Remaining, -Used, -Reset in seconds since 1970, and
 // -Resource with the name of the limit. As at GitHub, a rejection has no Retry-After; its
 // status there is 403 or 429.
-func GitHub(h http.Header, s Standing) {
+func GitHub(h http.Header, s LimitState) {
 	h.Set("X-Ratelimit-Limit", whole(s.Limit))
 	h.Set("X-Ratelimit-Remaining", whole(s.Remaining))
 	h.Set("X-Ratelimit-Used", whole(s.Limit-s.Remaining))
@@ -59,14 +59,14 @@ func GitHub(h http.Header, s Standing) {
 // OpenAI writes X-RateLimit-Limit-Requests, -Remaining-Requests and -Reset-Requests, a
 // duration such as 6m0s or 12ms. When a request is rejected it also writes Retry-After
 // and Retry-After-Ms. The name of the limit, such as tokens, replaces "requests".
-func OpenAI(h http.Header, s Standing) {
+func OpenAI(h http.Header, s LimitState) {
 	unit := s.unit()
 	h.Set("X-Ratelimit-Limit-"+unit, whole(s.Limit))
 	h.Set("X-Ratelimit-Remaining-"+unit, whole(s.Remaining))
 	millis := ceilDiv(int64(s.Reset), int64(time.Millisecond))
 	h.Set("X-Ratelimit-Reset-"+unit, (time.Duration(millis) * time.Millisecond).String())
 	RetryAfter(h, s)
-	if s.Refused {
+	if s.Throttled {
 		h.Set("Retry-After-Ms", whole(max(1, ceilDiv(int64(s.Wait), int64(time.Millisecond)))))
 	}
 }
@@ -74,7 +74,7 @@ func OpenAI(h http.Header, s Standing) {
 // Anthropic writes Anthropic-RateLimit-Requests-Limit, -Remaining and -Reset, a time of
 // RFC 3339, and Retry-After. The name of the limit, such as input-tokens, replaces
 // "requests". Anthropic itself rounds tokens to thousands.
-func Anthropic(h http.Header, s Standing) {
+func Anthropic(h http.Header, s LimitState) {
 	prefix := "Anthropic-Ratelimit-" + s.unit()
 	h.Set(prefix+"-Limit", whole(s.Limit))
 	h.Set(prefix+"-Remaining", whole(s.Remaining))
@@ -86,7 +86,7 @@ func Anthropic(h http.Header, s Standing) {
 // draft-ietf-httpapi-ratelimit-headers from 08 on. Several limits make one list. There is
 // no Retry-After: the client has to read the parameter t. A limit with a Cost has its name as
 // the quota unit.
-func Draft10(h http.Header, s Standing) {
+func Draft10(h http.Header, s LimitState) {
 	if s.Window > 0 {
 		policy := fmt.Sprintf("%q;q=%d;w=%d", s.Name, s.Limit, seconds(s.Window))
 		if s.Unit != "" && s.Unit != "requests" {
@@ -101,7 +101,7 @@ func Draft10(h http.Header, s Standing) {
 }
 
 // untilReset is the time that families write as the reset.
-func (s Standing) untilReset() time.Duration {
+func (s LimitState) untilReset() time.Duration {
 	if s.Remaining > 0 {
 		return s.Reset
 	}
@@ -109,7 +109,7 @@ func (s Standing) untilReset() time.Duration {
 }
 
 // unit is the name of the limit where a provider writes the unit.
-func (s Standing) unit() string {
+func (s LimitState) unit() string {
 	if s.Name == "default" {
 		return "Requests"
 	}

@@ -35,7 +35,7 @@ func TestFamily(t *testing.T) {
 	calls := sluicetest.Limit{Concurrency: 1}
 	for _, tt := range []struct {
 		name        string
-		family      sluicetest.Family
+		family      sluicetest.HeaderStyle
 		limit       sluicetest.Limit
 		first, then string
 	}{
@@ -65,7 +65,7 @@ func TestFamily(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				limit := tt.limit
-				limit.Family = tt.family
+				limit.HeaderStyle = tt.family
 				// The first is answered late, so that the second meets it.
 				srv := sluicetest.NewServer(sluicetest.Enforce(limit), sluicetest.Delay(time.Second))
 				defer srv.Close()
@@ -100,7 +100,7 @@ func TestFamily(t *testing.T) {
 
 // With something left the reset is that of the whole limit, with nothing left that of one request.
 func TestDraft10_ResetOfABurst(t *testing.T) {
-	s := sluicetest.Standing{Name: "x", Limit: 9, Window: time.Minute, Remaining: 1, Reset: 50 * time.Second}
+	s := sluicetest.LimitState{Name: "x", Limit: 9, Window: time.Minute, Remaining: 1, Reset: 50 * time.Second}
 	for _, want := range []string{`"x";r=1;t=50`, `"x";r=0;t=10`} {
 		h := make(http.Header)
 		sluicetest.Draft10(h, s)
@@ -125,23 +125,23 @@ func TestStanding_WaitIsTheLongest(t *testing.T) {
 
 func TestStanding_TightestPart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var seen []sluicetest.Standing
+		var seen []sluicetest.LimitState
 		srv := sluicetest.NewServer(sluicetest.Enforce(sluicetest.Limit{
 			Name: "x", Count: 10, Per: time.Second, Burst: 2, Quota: 4, Window: time.Minute, Concurrency: 9,
-			Family: func(_ http.Header, s sluicetest.Standing) { seen = append(seen, s) },
+			HeaderStyle: func(_ http.Header, s sluicetest.LimitState) { seen = append(seen, s) },
 		}))
 		defer srv.Close()
 		start := time.Now()
 		statusAt(t, srv.Client(), "http://a.test", 0, 0, 0, 250*ms, 250*ms, 450*ms)
-		rate := func(remaining int64, reset, wait time.Duration, refused bool) sluicetest.Standing {
-			return sluicetest.Standing{Name: "x", Unit: "requests", Limit: 10, Window: time.Second, Remaining: remaining, Reset: reset, Wait: wait, Refused: refused}
+		rate := func(remaining int64, reset, wait time.Duration, refused bool) sluicetest.LimitState {
+			return sluicetest.LimitState{Name: "x", Unit: "requests", Limit: 10, Window: time.Second, Remaining: remaining, Reset: reset, Wait: wait, Throttled: refused}
 		}
-		want := []sluicetest.Standing{
+		want := []sluicetest.LimitState{
 			rate(1, 100*ms, 0, false), rate(0, 200*ms, 100*ms, false), rate(0, 200*ms, 100*ms, true),
 			rate(1, 100*ms, 0, false),
 			// The rate would let another in after 100 ms, but the quota is used up.
 			rate(0, 200*ms, time.Minute-250*ms, false),
-			{Name: "x", Unit: "requests", Limit: 4, Window: time.Minute, Reset: time.Minute - 450*ms, Wait: time.Minute - 450*ms, Refused: true},
+			{Name: "x", Unit: "requests", Limit: 4, Window: time.Minute, Reset: time.Minute - 450*ms, Wait: time.Minute - 450*ms, Throttled: true},
 		}
 		at := []time.Duration{0, 0, 0, 250 * ms, 250 * ms, 450 * ms}
 		if len(seen) != len(want) {
@@ -162,11 +162,11 @@ func TestStanding_TightestPart(t *testing.T) {
 // Two limits make two items of one list; the name is where the provider has it.
 func TestFamily_LimitName(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		limit := func(name string, quota int64, f sluicetest.Family) sluicetest.Layer {
-			return sluicetest.Enforce(sluicetest.Limit{Name: name, Quota: quota, Window: time.Hour, Family: f})
+		limit := func(name string, quota int64, f sluicetest.HeaderStyle) sluicetest.Layer {
+			return sluicetest.Enforce(sluicetest.Limit{Name: name, Quota: quota, Window: time.Hour, HeaderStyle: f})
 		}
 		for _, tt := range []struct {
-			family sluicetest.Family
+			family sluicetest.HeaderStyle
 			want   string
 		}{
 			{sluicetest.Draft10, "ratelimit-policy: \"burst\";q=5;w=3600 | \"tokens\";q=7;w=3600\n" +

@@ -51,8 +51,8 @@ type Limit struct {
 	// means a line of text.
 	Body string
 
-	// Family writes headers about the limit into every response. nil writes none.
-	Family Family
+	// HeaderStyle writes headers about the limit into every response. nil writes none.
+	HeaderStyle HeaderStyle
 }
 
 // Enforce passes requests that are within all limits and rejects all others. A request
@@ -60,8 +60,8 @@ type Limit struct {
 // one with the longest wait, or by the first of these.
 //
 //	sluicetest.Enforce(
-//		sluicetest.Limit{Name: "requests", Count: 500, Per: time.Minute, Burst: 80, Family: sluicetest.OpenAI},
-//		sluicetest.Limit{Name: "tokens", Count: 60_000, Per: time.Minute, Burst: 10_000, Cost: tokens, Family: sluicetest.OpenAI},
+//		sluicetest.Limit{Name: "requests", Count: 500, Per: time.Minute, Burst: 80, HeaderStyle: sluicetest.OpenAI},
+//		sluicetest.Limit{Name: "tokens", Count: 60_000, Per: time.Minute, Burst: 10_000, Cost: tokens, HeaderStyle: sluicetest.OpenAI},
 //	)
 //
 // The time that counts is when a request reaches this layer or, if a limit has a Cost, when
@@ -131,7 +131,7 @@ func (e *enforcer) serve(w http.ResponseWriter, r *http.Request) {
 	asked := e.asked(x, r)
 	by, standings := e.decide(x, asked)
 	for i := range e.limits {
-		if f := e.limits[i].Family; f != nil {
+		if f := e.limits[i].HeaderStyle; f != nil {
 			f(w.Header(), standings[i])
 		}
 	}
@@ -142,7 +142,7 @@ func (e *enforcer) serve(w http.ResponseWriter, r *http.Request) {
 	}
 	l, reason := &e.limits[by], asked[by].reason
 	x.note(func(r *Request) {
-		r.Refused = strings.TrimSpace(l.Name + " " + reason)
+		r.ThrottledBy = strings.TrimSpace(l.Name + " " + reason)
 		if wait := standings[by].Wait; wait > 0 {
 			r.RetryAt = asked[by].at + wait
 		}
@@ -180,7 +180,7 @@ func (e *enforcer) asked(x *exchange, r *http.Request) []*charge {
 
 // decide counts a request, or rejects it: then by is the limit that rejects. It reads the
 // clock under the lock, so that requests are decided in the order of their times.
-func (e *enforcer) decide(x *exchange, asked []*charge) (by int, standings []Standing) {
+func (e *enforcer) decide(x *exchange, asked []*charge) (by int, standings []LimitState) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	now := x.server.now()
@@ -214,7 +214,7 @@ func (e *enforcer) decide(x *exchange, asked []*charge) (by int, standings []Sta
 			cost = c.cost
 		}
 		s := c.usage.standing(c.limit, now, cost)
-		if s.Refused, s.Now = i == by, time.Now(); c.reason == tooLarge {
+		if s.Throttled, s.Now = i == by, time.Now(); c.reason == tooLarge {
 			s.Wait = 0
 		}
 		standings = append(standings, s)

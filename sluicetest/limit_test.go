@@ -93,11 +93,11 @@ func TestEnforce_Concurrency(t *testing.T) {
 		}
 		wg.Wait()
 		rec := srv.Record()
-		if len(rec.Requests) != 12 || rec.Refused() != 3 {
-			t.Errorf("%d of %d requests refused, want 3 of 12", rec.Refused(), len(rec.Requests))
+		if len(rec.Requests) != 12 || rec.Throttled() != 3 {
+			t.Errorf("%d of %d requests refused, want 3 of 12", rec.Throttled(), len(rec.Requests))
 		}
 		for _, q := range rec.Requests {
-			if (q.Status == 429) != (q.Refused == "pool concurrency") || q.RetryAt != 0 {
+			if (q.Status == 429) != (q.ThrottledBy == "pool concurrency") || q.RetryAt != 0 {
 				t.Errorf("%+v", q)
 			}
 		}

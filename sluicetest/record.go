@@ -53,12 +53,12 @@ type Request struct {
 	// body that the handlers wrote.
 	Status int
 	Sent   int64
-	// Refused is the name of the [Limit] that rejected the request, if it has one,
+	// ThrottledBy is the name of the [Limit] that rejected the request, if it has one,
 	// and the reason; empty if none did. RetryAt is the time before which the
 	// request should not be sent again, by the limit or by the Retry-After that
 	// was sent; 0 if there was neither.
-	Refused string
-	RetryAt time.Duration
+	ThrottledBy string
+	RetryAt     time.Duration
 	// Broken reports that a fault ended the exchange, GaveUp that the client gave
 	// up or the server was closed.
 	Broken, GaveUp bool

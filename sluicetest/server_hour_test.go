@@ -19,12 +19,12 @@ func TestServer_AnHour(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := sluicetest.NewServer(
 			sluicetest.Every(100, sluicetest.Stall(1, 100*ms)),
-			sluicetest.Enforce(sluicetest.Limit{Count: 1, Per: time.Second, Key: func(r *http.Request) string { return r.Host }, Family: sluicetest.GitHub}))
+			sluicetest.Enforce(sluicetest.Limit{Count: 1, Per: time.Second, Key: func(r *http.Request) string { return r.Host }, HeaderStyle: sluicetest.GitHub}))
 		defer srv.Close()
 		c := srv.Client()
 		var wg sync.WaitGroup
 		for _, host := range []string{"a.test", "b.test"} {
-			pace := limits.Must(pacer.New(limits.Rate{Count: 1, Per: time.Second}, pacer.Config{}))
+			pace := limits.Must(pacer.New(limits.Rate{Count: 1, Per: time.Second}))
 			for range 4 {
 				wg.Go(func() {
 					for range 900 {
@@ -42,17 +42,17 @@ func TestServer_AnHour(t *testing.T) {
 		rec := srv.Record()
 		for _, host := range []string{"a.test", "b.test"} {
 			r := rec.Host(host)
-			if err := r.Evenly(time.Second); err != nil {
+			if err := r.CheckSpacing(time.Second); err != nil {
 				t.Error(err)
 			}
 			if at := r.Arrivals(); len(at) != 3600 || at[3599] != 3599*time.Second {
 				t.Errorf("%d requests, the last of them at %v", len(at), at[len(at)-1])
 			}
 		}
-		if n := rec.Refused(); n != 0 {
+		if n := rec.Throttled(); n != 0 {
 			t.Errorf("%d requests refused", n)
 		}
-		if err := rec.AllRead(); err != nil {
+		if err := rec.CheckBodies(); err != nil {
 			t.Error(err)
 		}
 		if n := len(rec.Conns); n != 2 {

@@ -28,7 +28,7 @@ func streams(d time.Duration, sent chan<- int, events ...string) sluicetest.Laye
 func TestStream_Instants(t *testing.T) {
 	everyWay(t, func(t way) {
 		sent := make(chan int, 1)
-		limit := sluicetest.Limit{Name: "tokens", Count: 1, Per: time.Second, Burst: 9, Family: sluicetest.OpenAI}
+		limit := sluicetest.Limit{Name: "tokens", Count: 1, Per: time.Second, Burst: 9, HeaderStyle: sluicetest.OpenAI}
 		_, c := t.serve(sluicetest.Enforce(limit),
 			streams(10*time.Second, sent, "data: 1", "event: x\ndata: 2", "data: [DONE]"))
 		start := time.Now()
@@ -144,7 +144,7 @@ func TestStream_Settles(t *testing.T) {
 		srv := sluicetest.NewServer(
 			sluicetest.Enforce(
 				sluicetest.Limit{Name: "places", Concurrency: 1},
-				sluicetest.Limit{Name: "tokens", Quota: 10, Window: time.Hour, Family: sluicetest.OpenAI,
+				sluicetest.Limit{Name: "tokens", Quota: 10, Window: time.Hour, HeaderStyle: sluicetest.OpenAI,
 					Cost: func(*http.Request, []byte) int64 { return 8 }}),
 			sluicetest.Handler(app))
 		defer srv.Close()
@@ -164,7 +164,7 @@ func TestStream_Settles(t *testing.T) {
 		if q := postAt(t, c, 2501*ms, start, ""); q.StatusCode != 200 || q.Header.Get("X-RateLimit-Remaining-Tokens") != "0" {
 			t.Errorf("%d %v", q.StatusCode, q.Header)
 		}
-		if refused := srv.Record().Requests[1].Refused; refused != "tokens quota" {
+		if refused := srv.Record().Requests[1].ThrottledBy; refused != "tokens quota" {
 			t.Errorf("refused by %q", refused)
 		}
 	})

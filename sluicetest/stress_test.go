@@ -72,7 +72,7 @@ func TestServer_Stress(t *testing.T) {
 			if n := openConns(rec); n != 0 {
 				t.Errorf("%d connections open", n)
 			}
-			if err := rec.AllRead(); err != nil && strings.Contains(err.Error(), "was not closed") {
+			if err := rec.CheckBodies(); err != nil && strings.Contains(err.Error(), "was not closed") {
 				t.Error(err)
 			}
 		})

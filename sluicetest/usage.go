@@ -135,8 +135,8 @@ func (u *usage) take(l *Limit, cost int64) {
 
 // standing returns the state of the part of l with the fewest units left, and the time
 // until a request of that cost fits all parts.
-func (u *usage) standing(l *Limit, now time.Duration, cost int64) Standing {
-	s := Standing{Name: l.Name, Unit: "requests", Remaining: math.MaxInt64}
+func (u *usage) standing(l *Limit, now time.Duration, cost int64) LimitState {
+	s := LimitState{Name: l.Name, Unit: "requests", Remaining: math.MaxInt64}
 	if s.Name == "" {
 		s.Name = "default"
 	}

@@ -116,8 +116,8 @@ func TestEnforce_CostLeavesTheBody(t *testing.T) {
 func TestEnforce_SeveralLimits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := sluicetest.NewServer(sluicetest.Enforce(
-			sluicetest.Limit{Name: "requests", Count: 1, Per: time.Second, Burst: 3, Family: sluicetest.OpenAI},
-			sluicetest.Limit{Name: "tokens", Count: 10, Per: time.Second, Burst: 100, Cost: estimate, Family: sluicetest.OpenAI, Body: `{"error":"tokens"}`, Status: 430},
+			sluicetest.Limit{Name: "requests", Count: 1, Per: time.Second, Burst: 3, HeaderStyle: sluicetest.OpenAI},
+			sluicetest.Limit{Name: "tokens", Count: 10, Per: time.Second, Burst: 100, Cost: estimate, HeaderStyle: sluicetest.OpenAI, Body: `{"error":"tokens"}`, Status: 430},
 		))
 		defer srv.Close()
 		c, start := srv.Client(), time.Now()
@@ -141,15 +141,15 @@ func TestEnforce_SeveralLimits(t *testing.T) {
 		} {
 			h := postAt(t, c, tt.at, start, tt.cost).Header
 			q := srv.Record().Requests[i]
-			if q.Refused != tt.refused || q.RetryAt != tt.retryAt {
-				t.Errorf("%d: refused %q until %v, want %q until %v", i, q.Refused, q.RetryAt, tt.refused, tt.retryAt)
+			if q.ThrottledBy != tt.refused || q.RetryAt != tt.retryAt {
+				t.Errorf("%d: refused %q until %v, want %q until %v", i, q.ThrottledBy, q.RetryAt, tt.refused, tt.retryAt)
 			}
 			got := []string{h.Get("X-Ratelimit-Remaining-Requests"), h.Get("X-Ratelimit-Remaining-Tokens"), h.Get("Retry-After-Ms")}
 			if want := []string{tt.requests, tt.token, tt.after}; !reflect.DeepEqual(got, want) {
 				t.Errorf("%d: %q remain, want %q", i, got, want)
 			}
 			json := strings.HasPrefix(tt.refused, "tokens")
-			if status := map[bool]int{true: 430, false: 429}[json]; q.Refused != "" && q.Status != status {
+			if status := map[bool]int{true: 430, false: 429}[json]; q.ThrottledBy != "" && q.Status != status {
 				t.Errorf("%d: status %d, want %d", i, q.Status, status)
 			}
 			if (h.Get("Content-Type") == "application/json") != json {
@@ -169,7 +169,7 @@ func TestEnforce_ABodyThatBreaksOff(t *testing.T) {
 			t.Error("no error")
 		}
 		synctest.Wait()
-		if q := srv.Record().Requests[0]; !q.GaveUp || q.Refused != "" || q.InFlight {
+		if q := srv.Record().Requests[0]; !q.GaveUp || q.ThrottledBy != "" || q.InFlight {
 			t.Errorf("%+v", q)
 		}
 	})
@@ -223,15 +223,15 @@ func TestSettle(t *testing.T) {
 func TestSettle_Again(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var left []int64
-		note := func(_ http.Header, s sluicetest.Standing) { left = append(left, s.Remaining) }
+		note := func(_ http.Header, s sluicetest.LimitState) { left = append(left, s.Remaining) }
 		again := sluicetest.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			for _, used := range []int64{12, 1e12, 0, 3} {
 				sluicetest.Settle(r, "tokens", used)
 			}
 		}))
 		srv := sluicetest.NewServer(sluicetest.Enforce(
-			sluicetest.Limit{Name: "tokens", Count: 1, Per: time.Hour, Burst: 20, Cost: estimate, Family: note},
-			sluicetest.Limit{Name: "tokens", Quota: 20, Window: time.Hour, Cost: estimate, Family: note},
+			sluicetest.Limit{Name: "tokens", Count: 1, Per: time.Hour, Burst: 20, Cost: estimate, HeaderStyle: note},
+			sluicetest.Limit{Name: "tokens", Quota: 20, Window: time.Hour, Cost: estimate, HeaderStyle: note},
 		), again)
 		defer srv.Close()
 		for range 2 {
@@ -346,7 +346,7 @@ func TestEnforce_Model(t *testing.T) {
 			rng := rand.New(rand.NewPCG(seed, 1))
 			m, start := &model{}, time.Now()
 			left := make(map[string]int64)
-			note := func(_ http.Header, s sluicetest.Standing) { left[s.Name] = s.Remaining }
+			note := func(_ http.Header, s sluicetest.LimitState) { left[s.Name] = s.Remaining }
 			lasts := sluicetest.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				body, _ := io.ReadAll(r.Body)
 				cost, used := costs(body)
@@ -355,10 +355,10 @@ func TestEnforce_Model(t *testing.T) {
 				m.settle(time.Since(start), used-cost)
 			}))
 			srv := sluicetest.NewServer(sluicetest.Enforce(
-				sluicetest.Limit{Name: "requests", Count: modelCalls, Per: modelPer, Burst: modelCalls, Family: note},
-				sluicetest.Limit{Name: "tokens", Count: modelRate, Per: modelPer, Burst: modelBurst, Cost: estimate, Family: note},
+				sluicetest.Limit{Name: "requests", Count: modelCalls, Per: modelPer, Burst: modelCalls, HeaderStyle: note},
+				sluicetest.Limit{Name: "tokens", Count: modelRate, Per: modelPer, Burst: modelBurst, Cost: estimate, HeaderStyle: note},
 				sluicetest.Limit{Name: "tokens", Quota: modelQuota, Window: modelWindow, Cost: estimate,
-					Family: func(_ http.Header, s sluicetest.Standing) { left["quota"] = s.Remaining }},
+					HeaderStyle: func(_ http.Header, s sluicetest.LimitState) { left["quota"] = s.Remaining }},
 			), lasts)
 			defer srv.Close()
 			refused := 0
@@ -391,8 +391,8 @@ func TestEnforce_Model(t *testing.T) {
 // Requests and tokens, or input and output apart, in each family that has them.
 func TestFamily_Units(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		limit := func(name string, burst int64, f sluicetest.Family) sluicetest.Limit {
-			l := sluicetest.Limit{Name: name, Count: 60, Per: time.Minute, Burst: burst, Family: f}
+		limit := func(name string, burst int64, f sluicetest.HeaderStyle) sluicetest.Limit {
+			l := sluicetest.Limit{Name: name, Count: 60, Per: time.Minute, Burst: burst, HeaderStyle: f}
 			if name != "requests" {
 				l.Cost = estimate
 			}
@@ -437,8 +437,8 @@ func ExampleSettle() {
 	})
 	srv := sluicetest.NewServer(
 		sluicetest.Enforce(
-			sluicetest.Limit{Name: "requests", Quota: 9, Window: time.Hour, Family: sluicetest.OpenAI},
-			sluicetest.Limit{Name: "tokens", Quota: 1000, Window: time.Hour, Cost: tokens, Family: sluicetest.OpenAI},
+			sluicetest.Limit{Name: "requests", Quota: 9, Window: time.Hour, HeaderStyle: sluicetest.OpenAI},
+			sluicetest.Limit{Name: "tokens", Quota: 1000, Window: time.Hour, Cost: tokens, HeaderStyle: sluicetest.OpenAI},
 		),
 		sluicetest.Handler(app),
 	)

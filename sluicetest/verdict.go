@@ -10,16 +10,16 @@ import (
 	"time"
 )
 
-// Where returns a copy of r with only the requests for which keep returns true.
+// Filter returns a copy of r with only the requests for which keep returns true.
 // Connections, bodies and the log stay as they are.
-func (r Record) Where(keep func(Request) bool) Record {
+func (r Record) Filter(keep func(Request) bool) Record {
 	r.Requests = slices.DeleteFunc(slices.Clone(r.Requests), func(q Request) bool { return !keep(q) })
 	return r
 }
 
 // Host is Where for the requests to one host.
 func (r Record) Host(host string) Record {
-	return r.Where(func(q Request) bool { return q.Host == host })
+	return r.Filter(func(q Request) bool { return q.Host == host })
 }
 
 // Arrivals returns the times at which the requests arrived.
@@ -31,9 +31,9 @@ func (r Record) Arrivals() []time.Duration {
 	return at
 }
 
-// Refused returns the number of requests that a limit rejected.
-func (r Record) Refused() int {
-	return len(r.Where(func(q Request) bool { return q.Refused != "" }).Requests)
+// Throttled returns the number of requests that a limit rejected.
+func (r Record) Throttled() int {
+	return len(r.Filter(func(q Request) bool { return q.ThrottledBy != "" }).Requests)
 }
 
 // MostInFlight returns the largest number of requests that were in flight at the same time,
@@ -56,9 +56,9 @@ func (r Record) MostInFlight() int {
 	return most
 }
 
-// Evenly returns an error if two requests arrived less than gap apart. To check one of
-// several hosts, use r.Host(name).Evenly.
-func (r Record) Evenly(gap time.Duration) error {
+// CheckSpacing returns an error if two requests arrived less than gap apart. To check one of
+// several hosts, use r.Host(name).CheckSpacing.
+func (r Record) CheckSpacing(gap time.Duration) error {
 	closest, at := time.Duration(math.MaxInt64), 0
 	for i := 1; i < len(r.Requests); i++ {
 		if d := r.Requests[i].Arrived - r.Requests[i-1].Arrived; d < closest {
@@ -71,9 +71,9 @@ func (r Record) Evenly(gap time.Duration) error {
 	return fmt.Errorf("sluicetest: %v arrived %v after %v; want at least %v", r.Requests[at], closest, r.Requests[at-1], gap)
 }
 
-// Within returns an error if more than n requests arrived in any interval of length per,
+// CheckRate returns an error if more than n requests arrived in any interval of length per,
 // including its start and excluding its end. It panics if per ≤ 0.
-func (r Record) Within(n int, per time.Duration) error {
+func (r Record) CheckRate(n int, per time.Duration) error {
 	if per <= 0 {
 		panic(fmt.Sprintf("sluicetest: within %v", per))
 	}
@@ -93,7 +93,7 @@ func (r Record) Within(n int, per time.Duration) error {
 		most, per, r.Requests[at], r.Requests[at+most-1], n)
 }
 
-// Obeyed returns an error if a request arrived too early: after the end of an earlier
+// CheckRetryAfter returns an error if a request arrived too early: after the end of an earlier
 // request to the same host, and before the RetryAt of that. A request that arrived at
 // the very time of that end may have been on its way and is not an error.
 //
@@ -103,7 +103,7 @@ func (r Record) Within(n int, per time.Duration) error {
 // same method, path and query, and the same body as far as both were read. Different
 // calls that agree in all of these count as one, so a test that makes several concurrently
 // should give each its own path.
-func (r Record) Obeyed() error {
+func (r Record) CheckRetryAfter() error {
 	hosts := make(map[string][]Request) // those with a RetryAt, by host
 	for _, q := range r.Requests {
 		for _, early := range hosts[q.Host] {
@@ -124,7 +124,7 @@ func (q Request) holdsAll() bool {
 	case http.StatusForbidden, http.StatusTooManyRequests, http.StatusServiceUnavailable, 529:
 		return true
 	}
-	return q.Refused != "" || q.Status >= 300 && q.Status < 400
+	return q.ThrottledBy != "" || q.Status >= 300 && q.Status < 400
 }
 
 // repeats reports whether q looks like early sent again. A server that answered early
@@ -134,10 +134,10 @@ func (q Request) repeats(early Request) bool {
 	return q.Method == early.Method && q.Path == early.Path && bytes.Equal(q.Body[:n], early.Body[:n])
 }
 
-// AllRead returns an error if the client did not read the body of a response to its end,
+// CheckBodies returns an error if the client did not read the body of a response to its end,
 // or did not close it. It covers clients under [Server.Watch], such as [Server.Client].
 // A client may leave a body unread on purpose: that only costs the connection.
-func (r Record) AllRead() error {
+func (r Record) CheckBodies() error {
 	var errs []error
 	for i, b := range r.bodies {
 		switch {

@@ -49,7 +49,7 @@ func TestRecord_Evenly(t *testing.T) {
 		{at(0, 7, 14), "request 2 (GET a.test/ at 7ns) arrived 7ns after request 1 (GET a.test/ at 0s); want at least 100ms"},
 		{at(5, 5), "request 2 (GET a.test/ at 5ns) arrived 0s after request 1 (GET a.test/ at 5ns); want at least 100ms"},
 	} {
-		check(t, fmt.Sprint(tt.rec.Arrivals()), tt.rec.Evenly(100*ms), tt.want)
+		check(t, fmt.Sprint(tt.rec.Arrivals()), tt.rec.CheckSpacing(100*ms), tt.want)
 	}
 }
 
@@ -64,9 +64,9 @@ func TestRecord_Within(t *testing.T) {
 		{at(0, 1, time.Second, time.Second),
 			"3 requests arrived within 1s, from request 2 (GET a.test/ at 1ns) to request 4 (GET a.test/ at 1s); want at most 2"},
 	} {
-		check(t, fmt.Sprint(tt.rec.Arrivals()), tt.rec.Within(2, time.Second), tt.want)
+		check(t, fmt.Sprint(tt.rec.Arrivals()), tt.rec.CheckRate(2, time.Second), tt.want)
 	}
-	mustPanic(t, "Within(1, 0)", "sluicetest: within 0s", func() { _ = at(1).Within(1, 0) })
+	mustPanic(t, "Within(1, 0)", "sluicetest: within 0s", func() { _ = at(1).CheckRate(1, 0) })
 }
 
 func TestRecord_MostInFlight(t *testing.T) {
@@ -111,15 +111,15 @@ func TestRecord_Refused(t *testing.T) {
 		for range 2 {
 			get(c, "http://a.test/x")
 		}
-		if n := srv.Record().Refused(); n != 0 {
+		if n := srv.Record().Throttled(); n != 0 {
 			t.Errorf("%d refused, want 0", n)
 		}
 		for range 2 {
 			get(c, "http://a.test/y")
 		}
 		rec := srv.Record()
-		if q := rec.Requests[2]; rec.Refused() != 2 || q.Refused != "core rate" {
-			t.Errorf("%d refused, one of them %v: %s", rec.Refused(), q, q.Refused)
+		if q := rec.Requests[2]; rec.Throttled() != 2 || q.ThrottledBy != "core rate" {
+			t.Errorf("%d refused, one of them %v: %s", rec.Throttled(), q, q.ThrottledBy)
 		}
 	})
 }
@@ -143,7 +143,7 @@ func TestRecord_Obeyed(t *testing.T) {
 		{"a negative number", sluicetest.Status(429, "Retry-After: -5"), 1, "a.test", ""},
 		{"a date", sluicetest.Status(429, "Retry-After: Sat, 01 Jan 2000 00:01:00 GMT"), 1, "a.test", fmt.Sprintf(early, "1ns", time.Minute)},
 		{"an epoch", sluicetest.Status(429, "Retry-After: 946684860"), 1, "a.test", fmt.Sprintf(early, "1ns", time.Minute)},
-		{"a limit", sluicetest.Enforce(sluicetest.Limit{Quota: 1, Window: time.Hour, Concurrency: 1, Family: sluicetest.RetryAfter}), 1, "a.test", ""},
+		{"a limit", sluicetest.Enforce(sluicetest.Limit{Quota: 1, Window: time.Hour, Concurrency: 1, HeaderStyle: sluicetest.RetryAfter}), 1, "a.test", ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -153,7 +153,7 @@ func TestRecord_Obeyed(t *testing.T) {
 				get(c, "http://a.test")
 				time.Sleep(tt.at)
 				get(c, "http://"+tt.host)
-				check(t, "Obeyed", srv.Record().Obeyed(), tt.want)
+				check(t, "Obeyed", srv.Record().CheckRetryAfter(), tt.want)
 			})
 		})
 	}
@@ -192,7 +192,7 @@ func TestRecord_Obeyed_OneCall(t *testing.T) {
 				time.Sleep(time.Second)
 				send(tt.method, tt.path, tt.body)
 				got, want := "", ""
-				if err := srv.Record().Obeyed(); err != nil {
+				if err := srv.Record().CheckRetryAfter(); err != nil {
 					got = err.Error()
 				}
 				if all || tt.same {
@@ -216,7 +216,7 @@ func TestRecord_Obeyed_Limit(t *testing.T) {
 		if at := rec.Requests[1].RetryAt; at != time.Second {
 			t.Errorf("RetryAt is %v", at)
 		}
-		check(t, "Obeyed", rec.Obeyed(),
+		check(t, "Obeyed", rec.CheckRetryAfter(),
 			"request 3 (GET a.test/ at 999.999999ms) arrived before the RetryAt of request 2 (GET a.test/ at 0s), 1s")
 	})
 }
@@ -239,7 +239,7 @@ func TestRecord_Obeyed_Milliseconds(t *testing.T) {
 			if at := srv.Record().Requests[0].RetryAt; at != want {
 				t.Errorf("%s: RetryAt is %v, want %v", header, at, want)
 			}
-			if srv.Record().Obeyed() == nil {
+			if srv.Record().CheckRetryAfter() == nil {
 				t.Errorf("%s: obeyed 1 ns too early", header)
 			}
 		})
@@ -247,7 +247,7 @@ func TestRecord_Obeyed_Milliseconds(t *testing.T) {
 			srv := sluicetest.NewServer(sluicetest.On(1, sluicetest.Status(429, "Retry-After: 1", header)))
 			defer srv.Close()
 			statusAt(t, srv.Client(), "http://a.test", 0, want)
-			check(t, "Obeyed", srv.Record().Obeyed(), "")
+			check(t, "Obeyed", srv.Record().CheckRetryAfter(), "")
 		})
 	}
 }
@@ -276,7 +276,7 @@ func TestRecord_AllRead(t *testing.T) {
 		_, _ = io.ReadAll(cut) // until an error
 		cut.Close()
 		open() // of a 204: there is nothing to close
-		err := srv.Record().AllRead()
+		err := srv.Record().CheckBodies()
 		check(t.T, "AllRead", err, "body 2 (GET "+url+", 404) was read for 5 bytes, not to its end\n"+
 			"sluicetest: body 3 (GET "+url+", 404) was not closed")
 		leaked.Close()
@@ -285,7 +285,7 @@ func TestRecord_AllRead(t *testing.T) {
 
 func TestRecord_Where(t *testing.T) {
 	rec := at(1, 2, 3)
-	odd := rec.Where(func(q sluicetest.Request) bool { return q.Number%2 == 1 })
+	odd := rec.Filter(func(q sluicetest.Request) bool { return q.Number%2 == 1 })
 	if got := fmt.Sprint(odd.Arrivals(), rec.Arrivals(), rec.Host("b.test").Arrivals()); got != "[1ns 3ns] [1ns 2ns 3ns] []" {
 		t.Error(got)
 	}

@@ -19,7 +19,7 @@ func BenchmarkTake(b *testing.B) {
 		{"Sliding/1000/refused", limits.Must(window.NewSliding(window.Quota{Limit: 1000, Window: time.Hour}))},
 		{"Sliding/100000", limits.Must(window.NewSliding(window.Quota{Limit: 100_000, Window: 20 * time.Millisecond}))},
 		{"Fixed", limits.Must(window.NewFixed(window.Quota{Limit: 1 << 40, Window: time.Hour}))},
-		{"Calendar", limits.Must(window.NewFixed(window.Quota{Limit: 1 << 40, Calendar: window.Day}))},
+		{"Calendar", limits.Must(window.NewFixed(window.Quota{Limit: 1 << 40, Per: window.Day}))},
 	} {
 		b.Run(c.name, func(b *testing.B) {
 			for range 1000 {
@@ -72,7 +72,7 @@ func BenchmarkMemory(b *testing.B) {
 	}
 	b.Run("KeyedSliding", func(b *testing.B) { // one call each
 		measure(b, count, func() any {
-			k, _ := window.NewKeyedSliding[string](window.Quota{Limit: 10, Window: time.Hour}, limits.KeyedConfig{})
+			k, _ := window.NewKeyedSliding[string](window.Quota{Limit: 10, Window: time.Hour})
 			for _, key := range keys {
 				k.Take(key, 1)
 			}
@@ -81,7 +81,7 @@ func BenchmarkMemory(b *testing.B) {
 	})
 	b.Run("KeyedFixed", func(b *testing.B) {
 		measure(b, count, func() any {
-			k, _ := window.NewKeyedFixed[string](window.Quota{Limit: 10, Window: time.Hour}, limits.KeyedConfig{})
+			k, _ := window.NewKeyedFixed[string](window.Quota{Limit: 10, Window: time.Hour})
 			for _, key := range keys {
 				k.Take(key, 1)
 			}

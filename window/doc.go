@@ -7,7 +7,7 @@
 //	}
 //
 //	// 5,000 per day from 00:00
-//	daily, err := window.NewFixed(window.Quota{Limit: 5000, Calendar: window.Day, Location: berlin})
+//	daily, err := window.NewFixed(window.Quota{Limit: 5000, Per: window.Day, Location: berlin})
 //
 // # Sliding or fixed?
 //

@@ -27,7 +27,7 @@ func Example() {
 // 5,000 per day from 00:00 in Berlin, next to 300 in any 20 s.
 func ExampleNewFixed_calendar() {
 	berlin := time.FixedZone("CET", 3600) // or time.LoadLocation("Europe/Berlin")
-	daily := limits.Must(window.NewFixed(window.Quota{Limit: 5000, Calendar: window.Day, Location: berlin}))
+	daily := limits.Must(window.NewFixed(window.Quota{Limit: 5000, Per: window.Day, Location: berlin}))
 	gate, err := sluice.New(sluice.Config{Limits: []sluice.Limit{
 		{Name: "daily", Limiter: daily},
 		{Name: "burst", Limiter: limits.Must(window.NewSliding(window.Quota{Limit: 300, Window: 20 * time.Second}))},
@@ -66,7 +66,7 @@ func ExampleFixed_Restore() {
 }
 
 func ExampleKeyed() {
-	perUser, err := window.NewKeyedSliding[string](window.Quota{Limit: 2, Window: time.Minute}, limits.KeyedConfig{})
+	perUser, err := window.NewKeyedSliding[string](window.Quota{Limit: 2, Window: time.Minute})
 	if err != nil {
 		fmt.Println(err)
 		return

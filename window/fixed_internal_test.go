@@ -69,7 +69,7 @@ func (m *fixedModel) over(c clock) bool {
 	switch {
 	case w == nil:
 		return true
-	case m.q.Calendar == 0:
+	case m.q.Per == 0:
 		return m.used(c) == 0 || c.now-w.from >= m.q.Window
 	case !c.wall.Before(w.end):
 		return true
@@ -89,7 +89,7 @@ func (m *fixedModel) used(c clock) (sum int64) {
 // left is the first of the time at which anything can end at which it has.
 func (m *fixedModel) left(c clock) time.Duration {
 	w := m.window
-	if m.q.Calendar == 0 {
+	if m.q.Per == 0 {
 		return w.from + m.q.Window - c.now
 	}
 	byWall, byLength := w.end.Sub(c.wall), w.from+w.end.Sub(w.start)-c.now
@@ -104,8 +104,8 @@ func (m *fixedModel) left(c clock) time.Duration {
 func (m *fixedModel) add(c clock, n int64) {
 	if m.over(c) {
 		m.window = &modelWindow{from: c.now}
-		if m.q.Calendar != 0 {
-			m.window.start, m.window.end = edges(m.q.Calendar, c.wall)
+		if m.q.Per != 0 {
+			m.window.start, m.window.end = edges(m.q.Per, c.wall)
 		}
 		m.all = append(m.all, m.window)
 	}
@@ -179,8 +179,8 @@ func FuzzFixed(f *testing.F) {
 			data = data[1:]
 			return int(b) % n
 		}
-		q := &Quota{Calendar: Calendar(next(6))}
-		if q.Calendar == 0 {
+		q := &Quota{Per: Calendar(next(6))}
+		if q.Per == 0 {
 			q.Window = 10 * time.Minute
 		}
 		q.Location = zones[next(len(zones))]
@@ -205,8 +205,8 @@ func FuzzFixed(f *testing.F) {
 				if got != want {
 					t.Fatalf("%s: take %d: %+v, model says %+v", name, n, got, want)
 				}
-				if honest && got.Allowed() && q.Calendar != 0 {
-					start, _ := edges(q.Calendar, c.wall)
+				if honest && got.Allowed() && q.Per != 0 {
+					start, _ := edges(q.Per, c.wall)
 					if perDay[start] += n; perDay[start] > limit {
 						t.Fatalf("%s: %d since %v", name, perDay[start], start)
 					}
@@ -217,8 +217,8 @@ func FuzzFixed(f *testing.F) {
 				if i := len(m.grants) - 1 - next(10); age > sec && i >= 0 { // its own
 					g := m.grants[i]
 					n, age = min(n, g.n), c.now-g.at
-					if q.Calendar != 0 && g.window == m.window && !m.over(c) {
-						start, _ := edges(q.Calendar, c.wall)
+					if q.Per != 0 && g.window == m.window && !m.over(c) {
+						start, _ := edges(q.Per, c.wall)
 						perDay[start] -= n
 					}
 				} else {
@@ -250,7 +250,7 @@ func FuzzFixed(f *testing.F) {
 			}
 		}
 		for i, w := range m.all { // whatever the clocks: a length apart, or the wall clock has passed an edge
-			if i > 0 && q.Calendar == 0 && w.from-m.all[i-1].from < q.Window && !emptied(&m, m.all[i-1]) {
+			if i > 0 && q.Per == 0 && w.from-m.all[i-1].from < q.Window && !emptied(&m, m.all[i-1]) {
 				t.Fatalf("windows begin at %v and %v", m.all[i-1].from, w.from)
 			}
 		}

@@ -31,7 +31,7 @@ func keyedLimits(t testing.TB, n, most int64) map[string]keyedLimit {
 	perDay := window.Quota{Limit: n, Window: 24 * time.Hour}
 	sliding, err1 := window.NewKeyedSliding[string](perDay, cfg)
 	fixed, err2 := window.NewKeyedFixed[string](perDay, cfg)
-	calendar, err3 := window.NewKeyedFixed[string](window.Quota{Limit: n, Calendar: window.Day}, cfg)
+	calendar, err3 := window.NewKeyedFixed[string](window.Quota{Limit: n, Per: window.Day}, cfg)
 	if err := errors.Join(err1, err2, err3); err != nil {
 		t.Fatal(err)
 	}
@@ -146,7 +146,7 @@ func TestKeyed_SetQuota(t *testing.T) {
 			if got := k.Take("a", 1); got.Allowed() || got.Limit != 2 || got.RetryAfter != 24*time.Hour {
 				t.Errorf("%s: by a limit of 2: %+v", name, got)
 			}
-			for _, q := range []window.Quota{{Limit: 9, Window: time.Hour}, {Limit: 9, Calendar: window.Week}, {Limit: 9, Calendar: window.Day, Location: time.Local}} {
+			for _, q := range []window.Quota{{Limit: 9, Window: time.Hour}, {Limit: 9, Per: window.Week}, {Limit: 9, Per: window.Day, Location: time.Local}} {
 				if k.SetQuota(q) == nil {
 					t.Errorf("%s: other windows: %v", name, q)
 				}

@@ -12,16 +12,16 @@ import (
 type Quota struct {
 	Limit    int64          // at least 1
 	Window   time.Duration  // positive, or 0 with a Calendar
-	Calendar Calendar       // not for a Sliding
+	Per      Calendar       // not for a Sliding
 	Location *time.Location // of the Calendar; nil means UTC
 }
 
 // String returns q as "300 per 20s" or "5000 per day in Europe/Berlin".
 func (q Quota) String() string {
-	if q.Calendar == 0 {
+	if q.Per == 0 {
 		return fmt.Sprintf("%d per %v", q.Limit, q.Window)
 	}
-	return fmt.Sprintf("%d per %v in %v", q.Limit, q.Calendar, q.Location) // a nil Location prints as UTC
+	return fmt.Sprintf("%d per %v in %v", q.Limit, q.Per, q.Location) // a nil Location prints as UTC
 }
 
 // fixed returns the algorithm of fixed windows, or an error if q is impossible.
@@ -30,23 +30,23 @@ func (q Quota) fixed() (kind.Fixed, error) {
 	switch {
 	case q.Limit <= 0:
 		return r, fmt.Errorf("window: quota of %v: the limit must be positive", q)
-	case q.Calendar < 0 || q.Calendar > Month:
-		return r, fmt.Errorf("window: no such calendar: %d", int(q.Calendar))
-	case q.Calendar == 0 && q.Window <= 0:
+	case q.Per < 0 || q.Per > Month:
+		return r, fmt.Errorf("window: no such calendar: %d", int(q.Per))
+	case q.Per == 0 && q.Window <= 0:
 		return r, fmt.Errorf("window: quota of %v: the window must be positive", q)
-	case q.Calendar != 0 && q.Window != 0:
+	case q.Per != 0 && q.Window != 0:
 		return r, fmt.Errorf("window: quota of %v: window of %v besides a calendar", q, q.Window)
-	case q.Calendar == 0 && q.Location != nil:
+	case q.Per == 0 && q.Location != nil:
 		return r, fmt.Errorf("window: quota of %v: a location needs a calendar", q)
-	case q.Calendar != 0:
-		r.Edges = func(at int64) (start, end int64) { return q.Calendar.bounds(at, q.Location) }
+	case q.Per != 0:
+		r.Edges = func(at int64) (start, end int64) { return q.Per.bounds(at, q.Location) }
 	}
 	return r, nil
 }
 
 // sliding returns the algorithm of sliding windows, or an error if q is impossible.
 func (q Quota) sliding() (kind.Sliding, error) {
-	if q.Calendar != 0 {
+	if q.Per != 0 {
 		return kind.Sliding{}, fmt.Errorf("window: quota of %v: a sliding window has no calendar", q)
 	}
 	_, err := q.fixed()
@@ -56,7 +56,7 @@ func (q Quota) sliding() (kind.Sliding, error) {
 // sameWindows returns an error unless q has the windows of o.
 func (q Quota) sameWindows(o Quota) error {
 	// Locations are compared by name: the same one may have been loaded twice, and nil is UTC.
-	if q.Window != o.Window || q.Calendar != o.Calendar || q.Location.String() != o.Location.String() {
+	if q.Window != o.Window || q.Per != o.Per || q.Location.String() != o.Location.String() {
 		return fmt.Errorf("window: quota of %v: only the limit of %v can change", q, o)
 	}
 	return nil

@@ -92,7 +92,7 @@ func (c *Fixed) Snapshot() []byte {
 	switch {
 	case c.rule.Over(&c.state, now, wall):
 		s.At = wall
-	case c.quota.Calendar == 0:
+	case c.quota.Per == 0:
 		s.At, s.Used = unix(t, now, c.state.From), c.state.Used
 	default:
 		s.At, s.Used = max(wall, c.state.Start), c.state.Used
@@ -130,7 +130,7 @@ func (c *Fixed) Restore(data []byte) error {
 	c.state = kind.FixedState{}
 	if s.Used > 0 {
 		c.rule.Begin(&c.state, now, s.At)
-		if c.quota.Calendar == 0 {
+		if c.quota.Per == 0 {
 			c.state.From = now - snapshot.Age(t, s.At)
 		}
 		c.state.Used = s.Used
@@ -141,8 +141,8 @@ func (c *Fixed) Restore(data []byte) error {
 // stateOf returns q as it is noted, with nothing used.
 func stateOf(q Quota) fixedState {
 	s := fixedState{Limit: q.Limit, Window: q.Window}
-	if q.Calendar != 0 {
-		s.Calendar, s.Location = q.Calendar.String(), q.Location.String() // of nil: UTC
+	if q.Per != 0 {
+		s.Calendar, s.Location = q.Per.String(), q.Location.String() // of nil: UTC
 	}
 	return s
 }

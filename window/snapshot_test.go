@@ -65,7 +65,7 @@ func TestSnapshot_Format(t *testing.T) {
 		}{
 			{limits.Must(window.NewSliding(window.Quota{Limit: 100, Window: time.Minute})), `{"version":1,"crc32":3047388921,"sliding":{"limit":100,"window":60000000000,"taken":[[946684800000000000,3],[946684801000000000,3]]}}`},
 			{limits.Must(window.NewFixed(window.Quota{Limit: 100, Window: time.Minute})), `{"version":1,"crc32":1,"fixed":{"limit":100,"window":60000000000,"at":946684800000000000,"used":6}}`},
-			{limits.Must(window.NewFixed(window.Quota{Limit: 100, Calendar: window.Week, Location: time.UTC})), `{"version":1,"crc32":1,"fixed":{"limit":100,"calendar":"week","location":"UTC","at":946684802000000000,"used":6}}`},
+			{limits.Must(window.NewFixed(window.Quota{Limit: 100, Per: window.Week, Location: time.UTC})), `{"version":1,"crc32":1,"fixed":{"limit":100,"calendar":"week","location":"UTC","at":946684802000000000,"used":6}}`},
 		} {
 			time.Sleep(time.Until(time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)))
 			fresh := c.l.Snapshot()
@@ -148,8 +148,8 @@ func TestRestore_BadSnapshotsChangeNothing(t *testing.T) {
 			}
 			others["hourly"] = limits.Must(window.NewSliding(window.Quota{Limit: 100, Window: time.Hour}))
 			others["hourly fixed"] = limits.Must(window.NewFixed(window.Quota{Limit: 100, Window: time.Hour}))
-			others["weekly"] = limits.Must(window.NewFixed(window.Quota{Limit: 100, Calendar: window.Week}))
-			others["elsewhere"] = limits.Must(window.NewFixed(window.Quota{Limit: 100, Calendar: window.Day, Location: time.FixedZone("<elsewhere>", 3600)}))
+			others["weekly"] = limits.Must(window.NewFixed(window.Quota{Limit: 100, Per: window.Week}))
+			others["elsewhere"] = limits.Must(window.NewFixed(window.Quota{Limit: 100, Per: window.Day, Location: time.FixedZone("<elsewhere>", 3600)}))
 			for other, o := range others {
 				want := limits.ErrSnapshot
 				if isLog(o) != isLog(l) {
@@ -180,7 +180,7 @@ func isLog(l limit) bool {
 
 // A true checksum over impossible numbers.
 func TestRestore_ImpossibleNumbers(t *testing.T) {
-	l, c, d := limits.Must(window.NewSliding(window.Quota{Limit: 5, Window: time.Hour})), limits.Must(window.NewFixed(window.Quota{Limit: 5, Window: time.Hour})), limits.Must(window.NewFixed(window.Quota{Limit: 5, Calendar: window.Day}))
+	l, c, d := limits.Must(window.NewSliding(window.Quota{Limit: 5, Window: time.Hour})), limits.Must(window.NewFixed(window.Quota{Limit: 5, Window: time.Hour})), limits.Must(window.NewFixed(window.Quota{Limit: 5, Per: window.Day}))
 	for _, taken := range []string{"[[1,0]]", "[[1,-1]]", "[[2,1],[1,1]]", "[[1,9223372036854775807],[1,1]]"} {
 		if err := l.Restore(sealed("sliding", `{"limit":5,"window":3600000000000,"taken":`+taken+`}`)); !errors.Is(err, limits.ErrSnapshot) {
 			t.Errorf("%s: %v", taken, err)
@@ -236,7 +236,7 @@ func TestRestore_FromTheFuture(t *testing.T) {
 	for name, fresh := range map[string]func() limit{
 		"sliding":  func() limit { return limits.Must(window.NewSliding(window.Quota{Limit: 5, Window: 10 * time.Hour})) },
 		"fixed":    func() limit { return limits.Must(window.NewFixed(window.Quota{Limit: 5, Window: 10 * time.Hour})) },
-		"calendar": func() limit { return limits.Must(window.NewFixed(window.Quota{Limit: 5, Calendar: window.Day})) },
+		"calendar": func() limit { return limits.Must(window.NewFixed(window.Quota{Limit: 5, Per: window.Day})) },
 	} {
 		var data []byte
 		synctest.Test(t, func(t *testing.T) {

@@ -40,7 +40,7 @@ func kinds(n int64) map[string]limit {
 	return map[string]limit{
 		"sliding":  limits.Must(window.NewSliding(window.Quota{Limit: n, Window: 24 * time.Hour})),
 		"fixed":    limits.Must(window.NewFixed(window.Quota{Limit: n, Window: 24 * time.Hour})),
-		"calendar": limits.Must(window.NewFixed(window.Quota{Limit: n, Calendar: window.Day})),
+		"calendar": limits.Must(window.NewFixed(window.Quota{Limit: n, Per: window.Day})),
 	}
 }
 
@@ -120,7 +120,7 @@ func TestSliding_AWholeDay(t *testing.T) {
 // What the doc of Fixed warns of. A Sliding does not do it.
 func TestFixed_TwiceTheLimitAroundMidnight(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		fixed, sliding := limits.Must(window.NewFixed(window.Quota{Limit: 5000, Calendar: window.Day})), limits.Must(window.NewSliding(window.Quota{Limit: 5000, Window: 24 * time.Hour}))
+		fixed, sliding := limits.Must(window.NewFixed(window.Quota{Limit: 5000, Per: window.Day})), limits.Must(window.NewSliding(window.Quota{Limit: 5000, Window: 24 * time.Hour}))
 		time.Sleep(24*time.Hour - 1)
 		got := [2]int{}
 		for range 2 {
@@ -165,12 +165,12 @@ func TestLimits_SetQuota(t *testing.T) {
 			t.Errorf("the quota is %v", got)
 		}
 
-		c := limits.Must(window.NewFixed(window.Quota{Limit: 5, Calendar: window.Day}))
+		c := limits.Must(window.NewFixed(window.Quota{Limit: 5, Per: window.Day}))
 		c.Take(4)
-		if err := c.SetQuota(window.Quota{Limit: 3, Calendar: window.Day}); err != nil || c.Take(0).Remaining != 0 || c.Take(1).RetryAfter != 24*time.Hour-6*time.Second {
+		if err := c.SetQuota(window.Quota{Limit: 3, Per: window.Day}); err != nil || c.Take(0).Remaining != 0 || c.Take(1).RetryAfter != 24*time.Hour-6*time.Second {
 			t.Errorf("%v, %+v", err, c.Take(0))
 		}
-		if err := c.SetQuota(window.Quota{Limit: 5, Calendar: window.Day}); err != nil || c.Take(0).Remaining != 1 || c.Quota().Limit != 5 {
+		if err := c.SetQuota(window.Quota{Limit: 5, Per: window.Day}); err != nil || c.Take(0).Remaining != 1 || c.Quota().Limit != 5 {
 			t.Errorf("%v, %+v", err, c.Take(0))
 		}
 	})
@@ -203,13 +203,13 @@ func TestNew_BadNumbers(t *testing.T) {
 		fails(second(window.NewSliding(window.Quota{Limit: 1, Window: time.Duration(n)})))
 		fails(second(window.NewFixed(window.Quota{Limit: n, Window: time.Hour})))
 		fails(second(window.NewFixed(window.Quota{Limit: 1, Window: time.Duration(n)})))
-		fails(second(window.NewFixed(window.Quota{Limit: n, Calendar: window.Day})))
-		fails(second(window.NewFixed(window.Quota{Limit: 1, Calendar: window.Calendar(n)})))
+		fails(second(window.NewFixed(window.Quota{Limit: n, Per: window.Day})))
+		fails(second(window.NewFixed(window.Quota{Limit: 1, Per: window.Calendar(n)})))
 		if l.SetQuota(window.Quota{Limit: n, Window: time.Hour}) == nil || l.SetQuota(window.Quota{Limit: 1, Window: time.Duration(n)}) == nil || c.SetQuota(window.Quota{Limit: n, Window: time.Hour}) == nil || c.SetQuota(window.Quota{Limit: 3, Window: 2 * time.Hour}) == nil {
 			t.Errorf("%d is accepted", n)
 		}
 	}
-	fails(second(window.NewFixed(window.Quota{Limit: 1, Calendar: 6})))
+	fails(second(window.NewFixed(window.Quota{Limit: 1, Per: 6})))
 	for name, l := range kinds(3) {
 		panics(name+" Take", func() { l.Take(-1) })
 		panics(name+" Admit", func() { l.Admit(bg, math.MinInt64) })
@@ -226,17 +226,17 @@ func TestNew_BadNumbers(t *testing.T) {
 	}{
 		{window.Quota{}, false, "window: quota of 0 per 0s: the limit must be positive"},
 		{window.Quota{Limit: 1}, false, "window: quota of 1 per 0s: the window must be positive"},
-		{window.Quota{Limit: 1, Calendar: 9}, false, "window: no such calendar: 9"},
-		{window.Quota{Limit: 1, Calendar: -1}, false, "window: no such calendar: -1"},
-		{window.Quota{Limit: 1, Calendar: window.Day, Window: time.Hour}, false, "window: quota of 1 per day in UTC: window of 1h0m0s besides a calendar"},
+		{window.Quota{Limit: 1, Per: 9}, false, "window: no such calendar: 9"},
+		{window.Quota{Limit: 1, Per: -1}, false, "window: no such calendar: -1"},
+		{window.Quota{Limit: 1, Per: window.Day, Window: time.Hour}, false, "window: quota of 1 per day in UTC: window of 1h0m0s besides a calendar"},
 		{window.Quota{Limit: 1, Window: time.Hour, Location: time.UTC}, false, "window: quota of 1 per 1h0m0s: a location needs a calendar"},
-		{window.Quota{Limit: 1, Calendar: window.Day}, true, "window: quota of 1 per day in UTC: a sliding window has no calendar"},
+		{window.Quota{Limit: 1, Per: window.Day}, true, "window: quota of 1 per day in UTC: a sliding window has no calendar"},
 	} {
 		_, err := window.NewFixed(bad.quota)
 		if !bad.sliding && (err == nil || err.Error() != bad.message) || bad.sliding && err != nil {
 			t.Errorf("Fixed of %v: %v, want %s", bad.quota, err, bad.message)
 		}
-		_, keyedErr := window.NewKeyedFixed[string](bad.quota, limits.KeyedConfig{})
+		_, keyedErr := window.NewKeyedFixed[string](bad.quota)
 		if (keyedErr == nil) != (err == nil) {
 			t.Errorf("Keyed of %v: %v", bad.quota, keyedErr)
 		}
@@ -244,7 +244,7 @@ func TestNew_BadNumbers(t *testing.T) {
 		if err == nil || bad.sliding && err.Error() != bad.message {
 			t.Errorf("Sliding of %v: %v", bad.quota, err)
 		}
-		if _, err := window.NewKeyedSliding[string](bad.quota, limits.KeyedConfig{}); err == nil {
+		if _, err := window.NewKeyedSliding[string](bad.quota); err == nil {
 			t.Errorf("Keyed of %v is accepted", bad.quota)
 		}
 	}
@@ -321,8 +321,8 @@ func TestGate_OfAWindow_IsLeftAsBefore(t *testing.T) {
 			if got := l.Take(0); got.Remaining != 0 || l.Take(1).Allowed() {
 				t.Errorf("%s: settled for 16 of 10: %+v", name, got)
 			}
-			if s := g.Stats(); s.Stranded != 0 {
-				t.Errorf("%s: %d stranded", name, s.Stranded)
+			if s := g.Stats(); s.Unreturned != 0 {
+				t.Errorf("%s: %d stranded", name, s.Unreturned)
 			}
 			g.Close()
 			time.Sleep(24*time.Hour - time.Second) // midnight
@@ -334,11 +334,11 @@ func TestGate_OfAWindow_IsLeftAsBefore(t *testing.T) {
 // had again.
 func TestStress_Limits(t *testing.T) {
 	const callers, each = 8, 2000
-	keys, err := window.NewKeyedSliding[int](window.Quota{Limit: 1000, Window: time.Hour}, limits.KeyedConfig{})
+	keys, err := window.NewKeyedSliding[int](window.Quota{Limit: 1000, Window: time.Hour})
 	if err != nil {
 		t.Fatal(err)
 	}
-	counters, err := window.NewKeyedFixed[int](window.Quota{Limit: 1000, Calendar: window.Month}, limits.KeyedConfig{})
+	counters, err := window.NewKeyedFixed[int](window.Quota{Limit: 1000, Per: window.Month})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -399,7 +399,7 @@ func TestSliding_Adjust_FreesItsOwnPlace(t *testing.T) {
 			return limits.Must(window.NewSliding(window.Quota{Limit: 3, Window: 10 * time.Second})), nil
 		},
 		"keyed sliding": func() (limits.Limiter, error) {
-			k, err := window.NewKeyedSliding[string](window.Quota{Limit: 3, Window: 10 * time.Second}, limits.KeyedConfig{})
+			k, err := window.NewKeyedSliding[string](window.Quota{Limit: 3, Window: 10 * time.Second})
 			return k.On("k"), err
 		},
 	} {
@@ -448,7 +448,7 @@ func TestFixed_Adjust_DoesNotReachIntoTheNextWindow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for name, c := range map[string]*window.Fixed{
 			"anchored": limits.Must(window.NewFixed(window.Quota{Limit: 3, Window: 10 * time.Second})),
-			"calendar": limits.Must(window.NewFixed(window.Quota{Limit: 3, Calendar: window.Minute})),
+			"calendar": limits.Must(window.NewFixed(window.Quota{Limit: 3, Per: window.Minute})),
 		} {
 			g, err := sluice.New(sluice.Config{Limits: []sluice.Limit{{Limiter: c}}})
 			if err != nil {

@@ -58,7 +58,7 @@ func awsSDK(p *process) caller {
 
 // ticking is an adaptive mode for virtual time. AdaptiveMode.GetAttemptToken sleeps for
 // the time that is missing to a token, cut off to nanoseconds. That may be none, and it
-// tries again at once, until the clock has moved on, which it does not in a bubble while
+// tries again immediately, until the clock has moved on, which it does not in a bubble while
 // a goroutine runs. So each of its sleeps takes a microsecond more.
 type ticking struct{ *retry.AdaptiveMode }
 

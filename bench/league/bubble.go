@@ -100,7 +100,7 @@ func (b *bubble) run() {
 	}
 }
 
-// settle lets all goroutines run until they wait, and then their calls leave.
+// settle lets all goroutines run until they wait, and then their calls start.
 func (b *bubble) settle() {
 	for b.woke {
 		b.woke = false

@@ -92,7 +92,7 @@ var entries = []entry{
 	{
 		name: "sluice-penalised", about: "sluice-adaptive with the hint that refusals are costly: Adaptive.Costly",
 		library: func(p *process) caller {
-			return p.throughGate(sluice.Config{Adaptive: sluice.Adaptive{Costly: true}})
+			return p.throughGate(sluice.Config{Adaptive: sluice.Adaptive{AvoidThrottling: true}})
 		},
 		check: true,
 	},

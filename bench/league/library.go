@@ -111,7 +111,7 @@ func (p *process) throughGate(cfg sluice.Config) caller {
 	}
 	policy := p.forever()
 	return func(ctx context.Context, w *wish) error {
-		a := sluice.NewAttempts(gate, policy)
+		a := sluice.NewRetryLoop(gate, policy)
 		for {
 			permit, err := a.Next(ctx, int64(w.cost))
 			if err != nil {
@@ -130,8 +130,8 @@ func (p *process) throughGate(cfg sluice.Config) caller {
 func (p *process) forever() sluice.RetryPolicy {
 	return sluice.RetryPolicy{
 		Attempts: -1, MaxElapsed: -1, MaxServerWait: -1,
-		Backoff:   p.seeded(sluice.FullJitter(500*time.Millisecond, 30*time.Second)), // the default
-		Throttled: p.seeded(sluice.FullJitter(time.Second, 30*time.Second)),          // the default
+		Backoff:         p.seeded(sluice.FullJitter(500*time.Millisecond, 30*time.Second)), // the default
+		ThrottleBackoff: p.seeded(sluice.FullJitter(time.Second, 30*time.Second)),          // the default
 	}
 }
 
@@ -153,7 +153,7 @@ func (p *process) attemptError(ctx context.Context, w *wish) error {
 	case err != nil:
 		return err
 	case r.outcome == refused:
-		return sluice.RetryAfter(errRefused, r.retryAfter)
+		return sluice.ThrottledFor(errRefused, r.retryAfter)
 	case r.outcome == failed:
 		return errFailed
 	}

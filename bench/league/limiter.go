@@ -6,7 +6,7 @@ import "math"
 type limiter interface {
 	// take takes cost at now and reports whether it did.
 	take(now, cost float64) bool
-	// undo gives back what take took at this instant.
+	// undo returns what take took at this instant.
 	undo(cost float64)
 	// wait returns for how long cost would have to wait if no other call came; 0: it
 	// would be granted.

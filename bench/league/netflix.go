@@ -46,7 +46,7 @@ func (l *inFlightLimit) done(now time.Duration, t ticket, r reply) {
 type vegas struct {
 	estimate float64
 	noLoad   time.Duration // shortest round trip
-	probe    float64       // samples since the shortest was measured anew
+	probe    float64       // samples since the shortest was measured again
 	jitter   float64
 	r        *rand.Rand
 }

@@ -42,7 +42,7 @@ func (p *process) sluiceHTTP(cfg sluice.Config) caller {
 	}
 	c := &http.Client{Transport: over}
 	return func(ctx context.Context, w *wish) error {
-		ctx = sluicehttp.With(context.WithValue(ctx, wishKey{}, w), sluicehttp.Overrides{Cost: int64(w.cost)})
+		ctx = sluicehttp.WithOverrides(context.WithValue(ctx, wishKey{}, w), sluicehttp.Overrides{Cost: int64(w.cost)})
 		request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://upstream.example/", nil)
 		if err != nil {
 			return err

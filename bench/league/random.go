@@ -59,7 +59,7 @@ func (d *draw) world(i int) *World {
 	w.Hint = pick(d.r, Hint{Kind: "none"}, Hint{Kind: "none"}, Hint{Kind: "none"}, Hint{Kind: "exact"},
 		Hint{Kind: "whole"}, Hint{Kind: "fixed", Value: float64(1 + d.r.IntN(5))}, Hint{Kind: "headers"})
 	if w.Hint.Kind == "fixed" {
-		w.Noise.Refused = 0 // a strategy that obeys a pause for each of them would make no progress
+		w.Noise.Refused = 0 // a strategy that respects a pause for each of them would make no progress
 	}
 	kinds := []func(){}
 	for _, k := range []struct {

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// naive sends at once, and again at once.
+// naive sends at once, and again immediately.
 type naive struct{}
 
 func (naive) leave(time.Duration, int, float64) (ticket, time.Duration) { return nil, 0 }
@@ -30,7 +30,7 @@ func fullJitter(n int, u float64) time.Duration {
 	return seconds(math.Min(20, u*math.Pow(2, float64(n-1))))
 }
 
-// told spaces calls evenly at a rate that it was told; 1 ms of lateness is made up for.
+// told spaces calls evenly at a rate that it was told; 1 ms of lateness is caught up.
 type told struct {
 	backoff
 	rate float64

@@ -212,7 +212,7 @@ func (w *World) check() error {
 	return nil
 }
 
-// rateIn returns the steps of demand or of a rate in force at t, and when the next
+// rateIn returns the steps of demand or of a rate that applies at t, and when the next
 // one begins.
 func rateIn(steps []Step, t float64) (rate, until float64) {
 	until = 1e18

@@ -124,18 +124,18 @@ func usePacer(p paced, seed uint64, wait bool) []porcupine.Operation {
 // TestPacerTry is about a pacer as it comes.
 func TestPacerTry(t *testing.T) {
 	bad := histories(t, paceModel, *lasting, func(seed uint64) []porcupine.Operation {
-		return usePacer(limits.Must(pacer.New(limits.Rate{Count: 1, Per: time.Duration(interval)}, pacer.Config{})), seed, false)
+		return usePacer(limits.Must(pacer.New(limits.Rate{Count: 1, Per: time.Duration(interval)})), seed, false)
 	})
 	if bad != nil {
 		t.Errorf("not linearizable:\n%s", text(bad))
 	}
 }
 
-// TestPacer has callers wait as well. The pacer is strict: what CatchUp catches up on depends on when
+// TestPacer has callers wait as well. The pacer is strict: what MaxCatchUp catches up on depends on when
 // the pacer meant to wake each caller, which is not visible.
 func TestPacer(t *testing.T) {
 	bad := histories(t, paceModel, *lasting, func(seed uint64) []porcupine.Operation {
-		p, err := pacer.New(limits.Rate{Count: 1, Per: time.Duration(interval)}, pacer.Config{CatchUp: -1})
+		p, err := pacer.New(limits.Rate{Count: 1, Per: time.Duration(interval)}, pacer.Config{MaxCatchUp: -1})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -8,7 +8,7 @@
 //	keys.svg       how that grows with the number of keys
 //	gates.svg      … with the number of gates
 //	waiters.svg    how a handover grows with the number of goroutines that wait
-//	contexts.svg   … and may be cancelled
+//	contexts.svg   … and may be canceled
 //	processes.svg  how a decision in Redis grows with the number of processes that share it
 //	changes.svg    how a change of a gate grows with the number of callers that wait
 //	league.svg     the score of each strategy in each world

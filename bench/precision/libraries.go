@@ -18,11 +18,11 @@ import (
 // it, and how to be rid of it.
 var libraries = map[string]func(count int) (acquire, stop func()){
 	"sluice": func(count int) (acquire, stop func()) {
-		p := limits.Must(pacer.New(sluice.Rate{Count: int64(count), Per: time.Second}, pacer.Config{}))
+		p := limits.Must(pacer.New(sluice.Rate{Count: int64(count), Per: time.Second}))
 		return func() { must(p.Acquire(context.Background(), 1)) }, nothing
 	},
 	"sluice-fine": func(count int) (acquire, stop func()) {
-		p := limits.Must(pacer.New(sluice.Rate{Count: int64(count), Per: time.Second}, pacer.Config{Grain: -1}))
+		p := limits.Must(pacer.New(sluice.Rate{Count: int64(count), Per: time.Second}, pacer.Config{TimerResolution: -1}))
 		return func() { must(p.Acquire(context.Background(), 1)) }, nothing
 	},
 	"xtime": func(count int) (acquire, stop func()) {

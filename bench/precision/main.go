@@ -19,8 +19,8 @@
 //	ahead_us    how far calls came ahead of even spacing: the largest of
 //	            (j − i)·T − (t[j] − t[i]) for i < j, in microseconds. For a
 //	            limiter that keeps DESIGN's bound, permits in a window W ≤ 1 +
-//	            (W + CatchUp) ÷ T, it is no more than CatchUp, here 50,000
-//	early       calls j with an i for which that is more than CatchUp and 100 µs
+//	            (W + MaxCatchUp) ÷ T, it is no more than MaxCatchUp, here 50,000
+//	early       calls j with an i for which that is more than MaxCatchUp and 100 µs
 //	quiet_runs  in how many of the runs stall is 0. The errors, cpu and what is said of
 //	            them are of those runs alone if there are any, for all libraries alike:
 //	            a run is a second, and a machine that stalled in it shows nothing of the

@@ -53,7 +53,7 @@ func TestJudge(t *testing.T) {
 			return t
 		}, results.Cell{Delivered: 1000, ErrMax: 900, Ahead: 900}},
 		// 200 was 80 ms late. 201 to 279 with it are 1 to 79 ms ahead of what that
-		// allows, and all after it, at their own slots again, 80 ms: beyond CatchUp
+		// allows, and all after it, at their own slots again, 80 ms: beyond MaxCatchUp
 		// lateness is to be forfeit.
 		{"eighty at once", func(t []time.Duration) []time.Duration {
 			for i := 200; i < 280; i++ {

@@ -113,7 +113,7 @@ func (a *account) call(tenant int) error {
 	now := time.Now()
 	if a.full.Sub(now) > time.Second {
 		a.refused++
-		return sluice.RetryAfter(errFull, a.told)
+		return sluice.ThrottledFor(errFull, a.told)
 	}
 	if a.full.Before(now) {
 		a.full = now
@@ -133,7 +133,7 @@ func (a *account) play(gates func(tenant int) *sluice.Gate) {
 		for range 2 {
 			all.Go(func() {
 				for ctx.Err() == nil {
-					if sluice.Retry(ctx, g, sluice.RetryPolicy{MaxServerWait: time.Hour}, func(context.Context) error { return a.call(i) }) != nil {
+					if sluice.Retry(ctx, g, func(context.Context) error { return a.call(i) }, sluice.RetryPolicy{MaxServerWait: time.Hour}) != nil {
 						time.Sleep(time.Second)
 					}
 				}
@@ -173,7 +173,7 @@ func claimants(t *testing.T, out io.Writer, only string) {
 					claimant = nil
 				}
 				if claimant == nil && batch > 600 {
-					continue // no user's call would leave
+					continue // no user's call would start
 				}
 				synctest.Test(t, func(*testing.T) {
 					w, left := waitsOfUsers(batch, claimant)

@@ -133,7 +133,7 @@ func changeGates(s *soak, t *tally, parent, x *sluice.Gate) {
 	_ = parent.SetConcurrency(mostInParent)
 }
 
-// soakRate checks the bound of the README: in a time W at most 1 + (W + CatchUp)/T calls start.
+// soakRate checks the bound of the README: in a time W at most 1 + (W + MaxCatchUp)/T calls start.
 func soakRate(s *soak, t *tally) {
 	interval := s.scale(5 * time.Millisecond)
 	g := limits.Must(sluice.New(sluice.Config{Name: "rate", Rate: sluice.Rate{Count: 1, Per: interval}}))
@@ -221,7 +221,7 @@ func soakPeers(s *soak, t *tally) {
 				s.sleep(time.Duration(20+r.IntN(60)) * time.Millisecond)
 				if wait, ok := limit.take(); !ok {
 					throttled.Add(1)
-					return sluice.RetryAfter(errThrottled, wait)
+					return sluice.ThrottledFor(errThrottled, wait)
 				}
 				granted.Add(1)
 				return nil

@@ -76,7 +76,7 @@ func nginxRate(rate, burst int, how string) map[string]string {
 	return nginxConf(fmt.Sprintf("limit_req_zone $binary_remote_addr zone=z:1m rate=%dr/s;", rate), location+how)
 }
 
-// nginxDaemon is limit_req. burst is what its configuration calls so: one more is granted at once.
+// nginxDaemon is limit_req. burst is what its configuration calls so: one more is granted immediately.
 func nginxDaemon(name string, rate, burst int, how, says string) server {
 	return server{name: name, limiter: "nginx limit_req", says: says, limit: bucketOf(float64(rate), float64(burst+1)), needs: nginxNeeds,
 		start: func(r *real) (string, error) { return startNginx(r, nginxRate(rate, burst, how)) }}

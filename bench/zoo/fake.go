@@ -44,7 +44,7 @@ func (b *tokens) full() time.Time {
 	return b.last.Add(seconds((b.size - b.level) / b.rate)).Round(time.Millisecond)
 }
 
-// A queue serves so many at once and lets so many wait.
+// A queue serves so many at the same time and lets so many wait.
 type queue struct {
 	serving chan struct{}
 	places  chan struct{} // of those that are served and those that wait
@@ -55,7 +55,7 @@ func newQueue(serving, waiting int, longest time.Duration) *queue {
 	return &queue{make(chan struct{}, serving), make(chan struct{}, serving+waiting), longest}
 }
 
-// enter returns whether the caller is served. It must then call leave.
+// enter returns whether the caller is served. It must then call start.
 func (q *queue) enter(ctx context.Context) bool {
 	select {
 	case q.places <- struct{}{}:

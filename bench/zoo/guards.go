@@ -36,7 +36,7 @@ func init() {
 	}
 }
 
-// failing returns a handler of which a share of the calls fails at once, and another share
+// failing returns a handler of which a share of the calls fails immediately, and another share
 // after its work.
 func failing(early, late float64, handler func(o *origin) http.Handler) func(*origin) http.Handler {
 	return func(o *origin) http.Handler {

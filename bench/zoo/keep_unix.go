@@ -20,7 +20,7 @@ import (
 const keepVariable = "SLUICE_ZOO_KEEP"
 
 // A kept is a program with a keeper. The keeper is another process, so that the program is
-// stopped and its folder removed even if this process panics or is killed. A deferred
+// stopped and its directory removed even if this process panics or is killed. A deferred
 // function would not do: nginx, Apache and varnishd have processes of their own that stay.
 type kept struct {
 	keeper *exec.Cmd
@@ -30,7 +30,7 @@ type kept struct {
 	once   sync.Once
 }
 
-// keep starts a program in a folder. Its output goes to the file out there.
+// keep starts a program in a directory. Its output goes to the file out there.
 func keep(dir string, command []string) (*kept, error) {
 	self, err := os.Executable()
 	if err != nil {

@@ -22,7 +22,7 @@ const (
 type limit struct {
 	kind    kind
 	rate    float64 // bucket: per second
-	burst   float64 // bucket: granted at once from idle, the first call included
+	burst   float64 // bucket: granted immediately from idle, the first call included
 	n       float64 // the others
 	per     float64 // window, aligned, counter: seconds
 	service float64 // in flight, open: mean seconds of a call

@@ -20,7 +20,7 @@ type real struct {
 	dir    string // temporary
 	port   string // of the program
 	behind string // host:port of the Go server behind it, if there is one
-	node   string // the folder that has node_modules
+	node   string // the directory that has node_modules
 	kept   *kept  // the program
 	change func()
 	undo   []func()
@@ -97,7 +97,7 @@ func (r *real) fill(text string) string {
 	return strings.NewReplacer("@DIR@", r.dir, "@PORT@", r.port, "@ORIGIN@", r.behind, "@OPORT@", port, "@NODE@", r.node).Replace(text)
 }
 
-// write writes files into the temporary folder.
+// write writes files into the temporary directory.
 func (r *real) write(files map[string]string) error {
 	for name, text := range files {
 		if err := os.WriteFile(filepath.Join(r.dir, name), []byte(r.fill(text)), 0o644); err != nil {

@@ -38,11 +38,11 @@ var clients = []client{
 
 	named("off", "told, with Adaptive.Off", ofSluice(func(s *server) sluice.Config {
 		cfg := told(s)
-		cfg.Adaptive.Off = true
+		cfg.Adaptive.Disabled = true
 		return cfg
 	})),
 	named("costly", "sluicehttp with Adaptive.Costly", ofSluice(func(*server) sluice.Config {
-		return sluice.Config{Adaptive: sluice.Adaptive{Costly: true}}
+		return sluice.Config{Adaptive: sluice.Adaptive{AvoidThrottling: true}}
 	})),
 	named("policy", "sluicehttp with Published.Spread 1", client{http: overHTTP(func(*server) sluicehttp.Config {
 		return sluicehttp.Config{Published: sluicehttp.Published{Spread: 1}}
@@ -85,7 +85,7 @@ func noRemaining(_ *http.Response, _ func() []byte, said *ratelimit.Info) {
 }
 
 // xtimeHTTP is what a careful user writes for one server: golang.org/x/time/rate with the
-// rate, or a semaphore, in a loop with a backoff that obeys Retry-After. It repeats whatever
+// rate, or a semaphore, in a loop with a backoff that respects Retry-After. It repeats whatever
 // this server means by no, but not a request that must not be sent twice.
 func xtimeHTTP(t *target) (caller, func() string) {
 	return xtime(t, t.get(&http.Client{Transport: t.tap})), silent
@@ -178,7 +178,7 @@ func awsAdaptive(t *target) (caller, func() string) {
 
 // ticking is an adaptive mode for virtual time, as in bench/league: where the SDK sleeps for
 // the time that is missing to a token, cut off to nanoseconds, that may be none, and it tries
-// again at once, until the clock has moved on, which it does not in a bubble while a goroutine
+// again immediately, until the clock has moved on, which it does not in a bubble while a goroutine
 // runs. So each of its sleeps takes a microsecond more.
 type ticking struct{ *retry.AdaptiveMode }
 

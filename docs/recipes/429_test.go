@@ -109,7 +109,7 @@ func flight429(cfg *sluicehttp.Config) {
 func Test429(t *testing.T) {
 	const batch = "a\nb\n"
 	rows := func(r *http.Request, body []byte) int64 { return int64(bytes.Count(body, []byte("\n"))) }
-	search := sluicetest.Path("/search", sluicetest.Enforce(sluicetest.Limit{Quota: 1, Window: time.Minute, Family: sluicetest.GitHub}))
+	search := sluicetest.Path("/search", sluicetest.Enforce(sluicetest.Limit{Quota: 1, Window: time.Minute, HeaderStyle: sluicetest.GitHub}))
 	for _, c := range []struct {
 		name   string
 		set    func(*sluicehttp.Config)
@@ -122,7 +122,7 @@ func Test429(t *testing.T) {
 		{"a header", header429, []call429{{"/", ""}}, []sluicetest.Layer{sluicetest.On(1, sluicetest.Status(400, "X-Back-Off: 2.5s"))}, 3 * time.Second},
 		{"a body", body429, []call429{{"/", ""}}, []sluicetest.Layer{sluicetest.On(1, sluicetest.Reply(403, "please slow down"))}, time.Minute},
 		{"a route", route429, []call429{{"/search", ""}, {"/search", ""}, {"/a", ""}}, []sluicetest.Layer{search}, 2 * time.Minute},
-		{"a cost", cost429, []call429{{"/", batch}, {"/", batch}, {"/", batch}}, []sluicetest.Layer{sluicetest.Enforce(sluicetest.Limit{Name: "rows", Count: 1, Per: time.Second, Burst: 2, Cost: rows, Family: sluicetest.OpenAI})}, time.Minute},
+		{"a cost", cost429, []call429{{"/", batch}, {"/", batch}, {"/", batch}}, []sluicetest.Layer{sluicetest.Enforce(sluicetest.Limit{Name: "rows", Count: 1, Per: time.Second, Burst: 2, Cost: rows, HeaderStyle: sluicetest.OpenAI})}, time.Minute},
 		{"a wait", wait429, []call429{{"/", ""}}, []sluicetest.Layer{sluicetest.On(1, sluicetest.Status(429, "Retry-After: 600"))}, 11 * time.Minute},
 		{"in flight", flight429, many429(40), []sluicetest.Layer{sluicetest.Enforce(sluicetest.Limit{Concurrency: 8}), sluicetest.Delay(time.Second)}, 6 * time.Second},
 	} {
@@ -180,7 +180,7 @@ func run429(t *testing.T, cfg sluicehttp.Config, calls []call429, layers []sluic
 		took = time.Since(began)
 	}, append([]sluicetest.Layer{sluicetest.Delay(10 * time.Millisecond)}, layers...)...)
 	for _, r := range seen.Requests {
-		if r.Refused != "" {
+		if r.ThrottledBy != "" {
 			refused++
 		}
 	}

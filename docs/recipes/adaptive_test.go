@@ -24,7 +24,7 @@ func withUnknown(base http.RoundTripper, f func(client *http.Client) error) erro
 	defer func(before http.RoundTripper) { http.DefaultTransport = before }(http.DefaultTransport)
 	http.DefaultTransport = base
 	// begin unknown
-	transport, err := sluicehttp.New(nil, sluicehttp.Config{}) // nil stands for http.DefaultTransport
+	transport, err := sluicehttp.New(nil) // nil stands for http.DefaultTransport
 	if err != nil {
 		return err
 	}
@@ -112,8 +112,8 @@ var errBusy = errors.New("busy")
 // begin refused
 var gateOfUnknown = limits.Must(sluice.New(sluice.Config{
 	Name: "api",
-	// Not needed if functions return sluice.RetryAfter for refused calls.
-	Refused: func(err error) (refused bool, wait time.Duration) {
+	// Not needed if functions return sluice.ThrottledFor for refused calls.
+	IsThrottle: func(err error) (throttled bool, wait time.Duration) {
 		return errors.Is(err, errBusy), 0 // 0: the server asks for no time
 	},
 }))
@@ -128,7 +128,7 @@ func acquireAndEnd(ctx context.Context, gate *sluice.Gate, send func(ctx context
 	}
 	defer permit.Release()
 	err = send(ctx)
-	permit.Ended(err)
+	permit.Done(err)
 	return err
 	// end ended
 }
@@ -136,7 +136,7 @@ func acquireAndEnd(ctx context.Context, gate *sluice.Gate, send func(ctx context
 func completeWithTokens(ctx context.Context, gate *sluice.Gate, complete func(ctx context.Context) error) error {
 	// begin units
 	ctx = sluice.WithCosts(ctx, sluice.Costs{"tokens": 1200})
-	err := sluice.Retry(ctx, gate, sluice.RetryPolicy{}, complete)
+	err := sluice.Retry(ctx, gate, complete)
 	// end units
 	return err
 }
@@ -163,7 +163,7 @@ func TestAdaptive_Units(t *testing.T) {
 		attempts := 0
 		err := completeWithTokens(t.Context(), limits.Must(sluice.New(sluice.Config{})), func(context.Context) error {
 			if attempts++; attempts == 1 {
-				return sluice.RetryAfter(errBusy, time.Second)
+				return sluice.ThrottledFor(errBusy, time.Second)
 			}
 			return nil
 		})
@@ -176,7 +176,7 @@ func TestAdaptive_Units(t *testing.T) {
 // The line that docs/adaptive.md shows is one that a gate prints.
 func TestAdaptive_Gate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		gate := limits.Must(sluice.New(sluice.Config{Name: "api", Refused: func(err error) (bool, time.Duration) {
+		gate := limits.Must(sluice.New(sluice.Config{Name: "api", IsThrottle: func(err error) (bool, time.Duration) {
 			return errors.Is(err, errBusy), 0
 		}}))
 		bucket := limits.Must(leaky.New(sluice.Rate{Count: 50, Per: time.Second, Burst: 10}))
@@ -197,7 +197,7 @@ func TestAdaptive_Gate(t *testing.T) {
 			return nil
 		})
 		learned := gate.Stats().Learned
-		if learned == nil || learned.Phase != "tracking" || learned.Pace < 45 || learned.Pace > 55 || learned.Refusals > 200 {
+		if learned == nil || learned.Phase != "tracking" || learned.Pace < 45 || learned.Pace > 55 || learned.Throttled > 200 {
 			t.Fatalf("%v", gate)
 		}
 		file := filepath.Join(t.TempDir(), "learned")

@@ -16,7 +16,7 @@ import (
 
 func anthropicClient(base http.RoundTripper, key string) (anthropic.Client, error) {
 	// begin anthropic-sdk-go
-	transport, err := sluicehttp.New(base, presets.ForAnthropic())
+	transport, err := sluicehttp.New(base, presets.Anthropic())
 	if err != nil {
 		return anthropic.Client{}, err
 	}
@@ -41,7 +41,7 @@ func ask(ctx context.Context, client anthropic.Client) error {
 
 func TestAnthropic(t *testing.T) {
 	layers := map[string][]sluicetest.Layer{
-		"limited": {sluicetest.Enforce(sluicetest.Limit{Count: 50, Per: time.Minute, Burst: 5, Family: sluicetest.Anthropic})},
+		"limited": {sluicetest.Enforce(sluicetest.Limit{Count: 50, Per: time.Minute, Burst: 5, HeaderStyle: sluicetest.Anthropic})},
 		// Another status than 529, as within a stream that has begun.
 		"overloaded": {sluicetest.On(20, sluicetest.Reply(500, `{"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}`, "Content-Type: application/json"))},
 		"failing":    {sluicetest.On(20, sluicetest.Status(500))},

@@ -30,7 +30,7 @@ import (
 
 func paced(base http.RoundTripper, cfg aws.Config) (aws.Config, error) {
 	// begin aws-sdk-go-v2
-	through := presets.ForAWS()
+	through := presets.AWS()
 	through.Gate.Concurrency = 16 // the fewer, the fewer are throttled before the rate is found
 	transport, err := sluicehttp.New(base, through)
 	if err != nil {
@@ -282,7 +282,7 @@ func tryRetryer(t *testing.T) {
 	want := byTransport
 	want.ok, want.failed, want.repeated = 400, 1, 1
 	want.check(t, seen)
-	if err := seen.Evenly(10 * time.Millisecond); err != nil {
+	if err := seen.CheckSpacing(10 * time.Millisecond); err != nil {
 		t.Error(err)
 	}
 	// The queue takes 4 s. A signature has whole seconds, and so has the correction of the

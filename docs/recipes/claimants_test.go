@@ -46,7 +46,7 @@ func TestUsersAndBatch(t *testing.T) {
 		}
 		all.Go(func() {
 			defer close(done)
-			for batch.Stats().Granted < 600 {
+			for batch.Stats().Admitted < 600 {
 				time.Sleep(time.Second)
 			}
 		})
@@ -74,7 +74,7 @@ func tenants() (*sluice.Keyed[string], error) {
 	}
 	return sluice.NewKeyed(func(tenant string) (*sluice.Gate, error) {
 		return sluice.New(sluice.Config{Name: tenant, Parent: account})
-	}, sluice.KeyedConfig{})
+	})
 }
 
 // end tenants
@@ -95,7 +95,7 @@ func TestTenants(t *testing.T) {
 				bucket = now
 			} else if bucket.Sub(now) > time.Second {
 				refused++
-				return sluice.RetryAfter(errors.New("429"), time.Second)
+				return sluice.ThrottledFor(errors.New("429"), time.Second)
 			}
 			bucket = bucket.Add(20 * time.Millisecond) // 50/s
 			served[tenant]++
@@ -110,7 +110,7 @@ func TestTenants(t *testing.T) {
 				all.Go(func() {
 					for ctx.Err() == nil {
 						_ = gates.Use(tenant, func(gate *sluice.Gate) error {
-							return sluice.Retry(ctx, gate, sluice.RetryPolicy{}, func(context.Context) error {
+							return sluice.Retry(ctx, gate, func(context.Context) error {
 								time.Sleep(30 * time.Millisecond)
 								return call(tenant)
 							})

@@ -60,7 +60,7 @@ func (l limiter) Stop()           {}
 
 func withLimiter(config *rest.Config) error {
 	// begin client-go, use of the limiter
-	p, err := pacer.New(limits.Rate{Count: 50, Per: time.Second}, pacer.Config{})
+	p, err := pacer.New(limits.Rate{Count: 50, Per: time.Second})
 	if err != nil {
 		return err
 	}
@@ -154,11 +154,11 @@ func TestClientGo_Limiter(t *testing.T) {
 		}
 		parallel(t, 101, func() error { return listPods(ctx, client) })
 	}, sluicetest.Enforce(limit), sluicetest.On(20, sluicetest.Status(429, "Retry-After: 10")), sluicetest.Reply(200, podList, jsonType))
-	if err := seen.Evenly(20 * time.Millisecond); err != nil {
+	if err := seen.CheckSpacing(20 * time.Millisecond); err != nil {
 		t.Error(err)
 	}
-	if n := len(seen.Requests); n != 102 || seen.Refused() != 0 {
-		t.Errorf("%d requests, %d refused", n, seen.Refused())
+	if n := len(seen.Requests); n != 102 || seen.Throttled() != 0 {
+		t.Errorf("%d requests, %d refused", n, seen.Throttled())
 	}
 }
 

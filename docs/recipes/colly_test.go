@@ -53,7 +53,7 @@ func TestColly(t *testing.T) {
 		sluicetest.Reply(200, "<html></html>", "Content-Type: text/html"))
 	promised{ok: 90, failed: 1}.check(t, seen)
 	for _, host := range hosts {
-		if err := seen.Host(host).Evenly(time.Second); err != nil {
+		if err := seen.Host(host).CheckSpacing(time.Second); err != nil {
 			t.Error(err)
 		}
 	}

@@ -37,7 +37,7 @@ func TestBeforeAndAfter(t *testing.T) {
 			base := srv.Transport()
 			defer base.CloseIdleConnections()
 			err = p(t.Context(), base, &saved)
-			refused := len(srv.Record().Where(func(r sluicetest.Request) bool { return r.Status == 429 }).Requests)
+			refused := len(srv.Record().Filter(func(r sluicetest.Request) bool { return r.Status == 429 }).Requests)
 			t.Logf("%s: %d saved, %d refused, in %v: %v", name, saved.Load(), refused, time.Since(began), err)
 		})
 		return saved.Load(), err

@@ -120,19 +120,19 @@ var troubles = []func(t *testing.T) error{
 		return err
 	},
 	func(t *testing.T) error { // a Retry-After beyond MaxServerWait
-		return sluice.Retry(t.Context(), gate(t, sluice.Config{}), sluice.RetryPolicy{}, func(context.Context) error {
-			return sluice.RetryAfter(errors.New("429 Too Many Requests"), time.Hour)
+		return sluice.Retry(t.Context(), gate(t, sluice.Config{}), func(context.Context) error {
+			return sluice.ThrottledFor(errors.New("429 Too Many Requests"), time.Hour)
 		})
 	},
 	func(t *testing.T) error { // no attempts left
-		return sluice.Retry(t.Context(), gate(t, sluice.Config{}), sluice.RetryPolicy{}, func(context.Context) error {
+		return sluice.Retry(t.Context(), gate(t, sluice.Config{}), func(context.Context) error {
 			return errors.New("502 Bad Gateway")
 		})
 	},
 	func(t *testing.T) error { // an empty budget
 		g := gate(t, sluice.Config{})
 		for {
-			err := sluice.Retry(t.Context(), g, sluice.RetryPolicy{}, func(context.Context) error { return errors.New("502 Bad Gateway") })
+			err := sluice.Retry(t.Context(), g, func(context.Context) error { return errors.New("502 Bad Gateway") })
 			if errors.Is(err, sluice.ErrBudget) {
 				return err
 			}

@@ -15,7 +15,7 @@ import (
 
 func githubClient(base http.RoundTripper, token string) (*github.Client, error) {
 	// begin go-github
-	transport, err := sluicehttp.New(base, presets.ForGitHub())
+	transport, err := sluicehttp.New(base, presets.GitHub())
 	if err != nil {
 		return nil, err
 	}
@@ -30,7 +30,7 @@ func githubClient(base http.RoundTripper, token string) (*github.Client, error) 
 func TestGitHub(t *testing.T) {
 	const secondary = `{"message":"You have exceeded a secondary rate limit. Please wait a few minutes before you try again.","documentation_url":"https://docs.github.com/rest/using-the-rest-api/rate-limits-for-the-rest-api#about-secondary-rate-limits"}`
 	layers := map[string][]sluicetest.Layer{
-		"limited":           {sluicetest.Enforce(sluicetest.Limit{Quota: 20, Window: time.Hour, Family: sluicetest.GitHub, Status: 403})},
+		"limited":           {sluicetest.Enforce(sluicetest.Limit{Quota: 20, Window: time.Hour, HeaderStyle: sluicetest.GitHub, Status: 403})},
 		"limited secondary": {sluicetest.On(30, sluicetest.Reply(403, secondary, "Content-Type: application/json"))},
 		"failing":           {sluicetest.On(30, sluicetest.Status(502))},
 	}

@@ -48,7 +48,7 @@ func TestGitLab(t *testing.T) {
 	}, sluicetest.Enforce(sluicetest.Limit{Count: 10, Per: time.Second}), sluicetest.On(20, sluicetest.Status(429, "Retry-After: 10")),
 		sluicetest.On(40, sluicetest.Status(502)), sluicetest.Header("RateLimit-Limit: 60"), sluicetest.Reply(200, `{"id":1}`, jsonType))
 	promised{ok: 50, failed: 2}.check(t, seen)
-	if err := seen.Evenly(100 * time.Millisecond); err != nil {
+	if err := seen.CheckSpacing(100 * time.Millisecond); err != nil {
 		t.Error(err)
 	}
 	took(t, seen, 15*time.Second, 16*time.Second) // the client's own limiter would take 75 s

@@ -75,7 +75,7 @@ func (p promised) broken(seen sluicetest.Record) (wrong []string) {
 	var ok, refused, failed, repeated int
 	for _, r := range seen.Requests {
 		switch {
-		case r.Refused != "":
+		case r.ThrottledBy != "":
 			refused++
 		case r.Status >= 200 && r.Status < 400:
 			ok++
@@ -90,7 +90,7 @@ func (p promised) broken(seen sluicetest.Record) (wrong []string) {
 		wrong = append(wrong, fmt.Sprintf("%d ok, %d refused, %d failed, %d repeated by the SDK; want %d, at most %d, %d and %d",
 			ok, refused, failed, repeated, p.ok, p.refused, p.failed, p.repeated))
 	}
-	if err := seen.Obeyed(); err != nil {
+	if err := seen.CheckRetryAfter(); err != nil {
 		wrong = append(wrong, err.Error())
 	}
 	return wrong
@@ -115,8 +115,8 @@ func TestPromisedCanFail(t *testing.T) {
 		{promised{ok: 1}, []sluicetest.Request{{Status: 200}}, false},
 		{promised{ok: 1}, []sluicetest.Request{{Status: 200}, {Status: 200}}, true},
 		{promised{ok: 1}, []sluicetest.Request{{Status: 0}}, true},
-		{promised{ok: 1}, []sluicetest.Request{{Status: 200}, {Status: 429, Refused: "rate"}}, true},
-		{promised{ok: 1, refused: 1}, []sluicetest.Request{{Status: 200}, {Status: 429, Refused: "rate"}}, false},
+		{promised{ok: 1}, []sluicetest.Request{{Status: 200}, {Status: 429, ThrottledBy: "rate"}}, true},
+		{promised{ok: 1, refused: 1}, []sluicetest.Request{{Status: 200}, {Status: 429, ThrottledBy: "rate"}}, false},
 		{promised{ok: 1, failed: 1}, []sluicetest.Request{{Status: 200}}, true},
 		{promised{ok: 1, failed: 1}, []sluicetest.Request{{Status: 503}, {Status: 200}}, false},
 		{promised{ok: 1, attempts: "Attempt", first: "1"}, []sluicetest.Request{{Status: 200, Header: asked}}, true},

@@ -64,7 +64,7 @@ func TestInterfaces_Wait(t *testing.T) {
 		parallel(t, 50, func() error { return getProject(ctx, client) })
 	}, sluicetest.Enforce(sluicetest.Limit{Count: 10, Per: time.Second}), sluicetest.Reply(200, `{"id":1}`, jsonType))
 	promised{ok: 50}.check(t, seen)
-	if err := seen.Evenly(100 * time.Millisecond); err != nil {
+	if err := seen.CheckSpacing(100 * time.Millisecond); err != nil {
 		t.Error(err)
 	}
 }
@@ -79,7 +79,7 @@ func TestInterfaces_WaitOnce(t *testing.T) {
 		parallel(t, 50, func() error { return getProject(ctx, client) })
 	}, sluicetest.On(20, sluicetest.Status(502)), sluicetest.Reply(200, `{"id":1}`, jsonType))
 	promised{ok: 50, failed: 1}.check(t, seen)
-	if seen.Evenly(100*time.Millisecond) == nil {
+	if seen.CheckSpacing(100*time.Millisecond) == nil {
 		t.Error("retries are paced, and the documentation says that they are not")
 	}
 }
@@ -87,7 +87,7 @@ func TestInterfaces_WaitOnce(t *testing.T) {
 // resty asks a limiter that decides at once, so that calls beyond the rate fail.
 func TestInterfaces_Allow(t *testing.T) {
 	seen := server(t, func(ctx context.Context, base http.RoundTripper) {
-		p := limits.Must(pacer.New(limits.Rate{Count: 10, Per: time.Second, Burst: 3}, pacer.Config{}))
+		p := limits.Must(pacer.New(limits.Rate{Count: 10, Per: time.Second, Burst: 3}))
 		client := resty.New().SetTransport(base).SetRateLimiter(shaped{p})
 		time.Sleep(time.Second)
 		failed := 0
@@ -127,7 +127,7 @@ func TestInterfaces_Rate(t *testing.T) {
 		},
 		"pacer": {
 			func() limiterOfOthers {
-				return shaped{limits.Must(pacer.New(limits.Rate{Count: 10, Per: time.Second, Burst: 5}, pacer.Config{}))}
+				return shaped{limits.Must(pacer.New(limits.Rate{Count: 10, Per: time.Second, Burst: 5}))}
 			},
 			// A call leaves at its slot, and the next one waits for what it cost.
 			[]time.Duration{0, 0, 0, 100 * time.Millisecond, 200 * time.Millisecond, 500 * time.Millisecond},
@@ -158,7 +158,7 @@ func TestInterfaces_Rate(t *testing.T) {
 
 func TestInterfaces_Take(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := limits.Must(pacer.New(limits.Rate{Count: 100, Per: time.Second}, pacer.Config{}))
+		p := limits.Must(pacer.New(limits.Rate{Count: 100, Per: time.Second}))
 		for name, l := range map[string]ratelimit.Limiter{"ratelimit": ratelimit.New(100, ratelimit.WithoutSlack), "pacer": taker{p}} {
 			began := time.Now()
 			for n := range 10 {

@@ -18,7 +18,7 @@ import (
 
 func mailGate() (*sluice.Gate, error) {
 	// begin mails
-	daily := limits.Must(window.NewFixed(window.Quota{Limit: 10_000, Calendar: window.Day})) // from 00:00 UTC
+	daily := limits.Must(window.NewFixed(window.Quota{Limit: 10_000, Per: window.Day})) // from 00:00 UTC
 	return sluice.New(sluice.Config{
 		Name:        "smtp.example.com",
 		Concurrency: 5,                                       // connections
@@ -31,9 +31,9 @@ func mailGate() (*sluice.Gate, error) {
 // begin mails, sending
 // sendMail sends a message by a server such as "smtp.example.com:587".
 func sendMail(ctx context.Context, gate *sluice.Gate, server string, auth smtp.Auth, from, to string, message []byte) error {
-	return sluice.Retry(ctx, gate, sluice.RetryPolicy{MaxElapsed: time.Hour}, func(context.Context) error {
+	return sluice.Retry(ctx, gate, func(context.Context) error {
 		return classify(smtp.SendMail(server, auth, from, []string{to}, message))
-	})
+	}, sluice.RetryPolicy{MaxElapsed: time.Hour})
 }
 
 // classify reads the reply of the server: 421, 450 and 451 mean later, 5xx mean never.
@@ -43,7 +43,7 @@ func classify(err error) error {
 	case !errors.As(err, &reply):
 		return err
 	case reply.Code == 421, reply.Code == 450, reply.Code == 451:
-		return sluice.RetryAfter(err, time.Minute) // pauses all messages
+		return sluice.ThrottledFor(err, time.Minute) // pauses all messages
 	case reply.Code >= 500:
 		return sluice.Permanent(err)
 	}
@@ -62,7 +62,7 @@ func TestMails(t *testing.T) {
 		replies := []int{0, 421, 0, 550}
 		errs := make([]error, 0, len(replies))
 		for range 3 {
-			errs = append(errs, sluice.Retry(t.Context(), gate, sluice.RetryPolicy{}, func(context.Context) error {
+			errs = append(errs, sluice.Retry(t.Context(), gate, func(context.Context) error {
 				code := replies[0]
 				replies = replies[1:]
 				if code == 0 {

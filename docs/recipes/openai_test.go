@@ -17,7 +17,7 @@ import (
 
 func openaiClient(base http.RoundTripper, key string) (openai.Client, error) {
 	// begin openai-go
-	transport, err := sluicehttp.New(base, presets.ForOpenAI())
+	transport, err := sluicehttp.New(base, presets.OpenAI())
 	if err != nil {
 		return openai.Client{}, err
 	}
@@ -37,7 +37,7 @@ var hello = openai.ChatCompletionNewParams{
 
 func TestOpenAI(t *testing.T) {
 	layers := map[string][]sluicetest.Layer{
-		"limited":    {sluicetest.Enforce(sluicetest.Limit{Count: 500, Per: time.Minute, Burst: 5, Family: sluicetest.OpenAI})},
+		"limited":    {sluicetest.Enforce(sluicetest.Limit{Count: 500, Per: time.Minute, Burst: 5, HeaderStyle: sluicetest.OpenAI})},
 		"throttling": {sluicetest.On(20, sluicetest.Status(429, "Retry-After: 20"))},
 		"failing":    {sluicetest.On(20, sluicetest.Status(500))},
 	}
@@ -91,6 +91,6 @@ func TestOpenAI_Stream(t *testing.T) {
 			}
 			return stream.Err()
 		})
-	}, sluicetest.Enforce(sluicetest.Limit{Count: 500, Per: time.Minute, Burst: 5, Family: sluicetest.OpenAI}), stream)
+	}, sluicetest.Enforce(sluicetest.Limit{Count: 500, Per: time.Minute, Burst: 5, HeaderStyle: sluicetest.OpenAI}), stream)
 	promised{ok: 20, refused: 10, attempts: "X-Stainless-Retry-Count", first: "0"}.check(t, seen)
 }

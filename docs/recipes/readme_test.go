@@ -28,8 +28,8 @@ var userGate = sluice.Must(sluice.New(sluice.Config{Rate: sluice.PerSecond(100),
 
 // userName returns the result of query, which is called again if it fails.
 func userName(ctx context.Context, id int, query func(ctx context.Context, id int) (string, error)) (string, error) {
-	return sluice.RetryValue(ctx, userGate, sluice.RetryPolicy{}, func(ctx context.Context) (string, error) {
-		return query(ctx, id) // an error wrapped by sluice.RetryAfter pauses all callers of the gate
+	return sluice.RetryValue(ctx, userGate, func(ctx context.Context) (string, error) {
+		return query(ctx, id) // an error wrapped by sluice.ThrottledFor pauses all callers of the gate
 	})
 }
 
@@ -41,7 +41,7 @@ func TestREADME(t *testing.T) {
 	name, err := userName(t.Context(), 7, func(ctx context.Context, id int) (string, error) {
 		if first {
 			first = false
-			return "", sluice.RetryAfter(errors.New("busy"), pause)
+			return "", sluice.ThrottledFor(errors.New("busy"), pause)
 		}
 		return fmt.Sprint("user ", id), nil
 	})

@@ -44,7 +44,7 @@ func TestResty(t *testing.T) {
 		})
 	}, sluicetest.Enforce(limit), sluicetest.On(7, sluicetest.Status(503)), sluicetest.On(9, sluicetest.Delay(limits.Never)), sluicetest.Reply(200, "ok"))
 	promised{ok: 50, failed: 2}.check(t, seen) // the transport sends these two again
-	if err := seen.Evenly(100 * time.Millisecond); err != nil {
+	if err := seen.CheckSpacing(100 * time.Millisecond); err != nil {
 		t.Error(err)
 	}
 }

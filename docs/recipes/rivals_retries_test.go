@@ -65,7 +65,7 @@ func delayed(t *testing.T, wrap func(base http.RoundTripper) http.RoundTripper) 
 
 func gateRetryAfter(t *testing.T) string {
 	return delayed(t, func(base http.RoundTripper) http.RoundTripper {
-		return limits.Must(sluicehttp.New(base, sluicehttp.Config{}))
+		return limits.Must(sluicehttp.New(base))
 	})
 }
 
@@ -93,7 +93,7 @@ func spaced(gap time.Duration, run func(attempt func() error)) bool {
 func gateRetries(t *testing.T) string {
 	g := limits.Must(sluice.New(sluice.Config{Rate: sluice.Rate{Count: 1, Per: time.Minute}}))
 	if !spaced(time.Minute, func(attempt func() error) {
-		err := sluice.Retry(t.Context(), g, sluice.RetryPolicy{}, func(context.Context) error { return attempt() })
+		err := sluice.Retry(t.Context(), g, func(context.Context) error { return attempt() })
 		if !errors.Is(err, errDown) {
 			t.Error(err)
 		}
@@ -135,7 +135,7 @@ func gateBudget(t *testing.T) string {
 	g := limits.Must(sluice.New(sluice.Config{}))
 	policy := sluice.RetryPolicy{Attempts: 3, Backoff: sluice.Constant(time.Nanosecond)}
 	if n := attemptsOf(func(attempt func() error) {
-		_ = sluice.Retry(t.Context(), g, policy, func(context.Context) error { return attempt() })
+		_ = sluice.Retry(t.Context(), g, func(context.Context) error { return attempt() }, policy)
 	}); n > 150 {
 		return "no"
 	}
@@ -175,7 +175,7 @@ func gateFinds(t *testing.T) string {
 	defer s.Close()
 	base := s.Transport()
 	defer base.CloseIdleConnections()
-	transport := limits.Must(sluicehttp.New(base, sluicehttp.Config{}))
+	transport := limits.Must(sluicehttp.New(base))
 	client := &http.Client{Transport: transport}
 	var calls sync.WaitGroup
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
@@ -191,8 +191,8 @@ func gateFinds(t *testing.T) string {
 		})
 	}
 	calls.Wait()
-	last := s.Record().Where(func(r sluicetest.Request) bool { return r.Arrived >= time.Minute })
-	refused := last.Refused()
+	last := s.Record().Filter(func(r sluicetest.Request) bool { return r.Arrived >= time.Minute })
+	refused := last.Throttled()
 	t.Logf("%d of 600 requests in the second minute, %d throttled", len(last.Requests), refused)
 	if sent := len(last.Requests); sent-refused >= 540 && refused <= 60 {
 		return "rate and concurrency, from throttling"

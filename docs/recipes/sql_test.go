@@ -37,10 +37,10 @@ type users struct {
 }
 
 func (u *users) name(ctx context.Context, id int64) (name string, err error) {
-	return sluice.RetryValue(ctx, u.gate, sluice.RetryPolicy{Retryable: isTransient}, func(ctx context.Context) (name string, err error) {
+	return sluice.RetryValue(ctx, u.gate, func(ctx context.Context) (name string, err error) {
 		err = u.db.QueryRowContext(ctx, "SELECT name FROM users WHERE id = $1", id).Scan(&name)
 		return name, err // rows must be closed here: the permit is released when the function returns
-	})
+	}, sluice.RetryPolicy{Retryable: isTransient})
 }
 
 // isTransient reports whether a query is worth another attempt; your driver has more such errors.

@@ -74,7 +74,7 @@ func fetchThroughGate(ctx context.Context, gate *sluicehttp.Transport, j *job) {
 	pool.Wait()
 }
 
-// learnedBy returns what the gate has learned, nil if nothing.
+// learnedBy returns the estimate of the gate, nil if nothing.
 func learnedBy(gate *sluicehttp.Transport) (learned *sluice.Learned) {
 	gate.Stats(func(_ string, s sluicehttp.Stats) bool {
 		learned = s.Learned
@@ -89,7 +89,7 @@ func gateNow(gate *sluicehttp.Transport, j *job) moment {
 	gate.Stats(func(_ string, s sluicehttp.Stats) bool {
 		m.inFlight = s.InFlight
 		m.waiting = s.Waiting + s.Pacing
-		m.sent = int64(s.Granted)
+		m.sent = int64(s.Admitted)
 		m.pausedUntil = s.PausedUntil
 		return false // there is only one
 	})

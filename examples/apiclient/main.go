@@ -87,7 +87,7 @@ func program(args []string, stdout, stderr io.Writer) (status int, err error) {
 		o.url = server.URL() + "/items/{}"
 	}
 	if o.live != "" {
-		address, stop, err := live.New(live.Transport(gate)).Listen(o.live)
+		address, stop, err := live.New(live.FromTransport(gate)).Listen(o.live)
 		if err != nil {
 			return exitLost, fmt.Errorf("-live: %w", err)
 		}

@@ -79,7 +79,7 @@ func (s share) items(n int) int {
 }
 
 // families are the header fields in which the built-in server reports the number of remaining calls.
-var families = map[string]sluicetest.Family{
+var families = map[string]sluicetest.HeaderStyle{
 	"github": sluicetest.GitHub,
 	"openai": sluicetest.OpenAI,
 	"ietf":   sluicetest.Draft10,

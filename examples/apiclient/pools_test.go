@@ -70,7 +70,7 @@ func TestGateRunUnknown(t *testing.T) {
 		if r.Lost != 0 || r.refused() > 5 || r.Throttled == 0 || r.ofAllowed() < 50 {
 			t.Errorf("%.1f %% of the rate, %.1f %% refused, %+v", r.ofAllowed(), r.refused(), r.figures)
 		}
-		if learned == nil || learned.Pace < 90 || learned.Pace > 105 || int64(learned.Refusals) != r.Throttled {
+		if learned == nil || learned.Pace < 90 || learned.Pace > 105 || int64(learned.Throttled) != r.Throttled {
 			t.Errorf("learned %+v", learned)
 		}
 	})
@@ -285,8 +285,8 @@ func TestServerHasRoomToCatchUp(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if gate := configOf(o, nil); gate.CatchUp != 0 {
-			t.Errorf("-rate %s: CatchUp is %v, not the default", rate, gate.CatchUp)
+		if gate := configOf(o, nil); gate.MaxCatchUp != 0 {
+			t.Errorf("-rate %s: CatchUp is %v, not the default", rate, gate.MaxCatchUp)
 		}
 		s, err := newServer(o)
 		if err != nil {

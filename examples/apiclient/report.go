@@ -83,7 +83,7 @@ func newResult(o options, j *job, saved int64, wall time.Duration, server *apise
 	return r
 }
 
-// learnedFigures is what -json prints of what the gate has learned, with -unknown. Rates are
+// learnedFigures is what -json prints of the estimate of the gate, with -unknown. Rates are
 // per second; 0 means unknown.
 type learnedFigures struct {
 	Phase    string  `json:"phase"`
@@ -100,7 +100,7 @@ func learnedOf(l *sluice.Learned) *learnedFigures {
 	if l == nil {
 		return nil
 	}
-	return &learnedFigures{l.Phase, l.Pace, l.Rate, l.Proven, l.Refuted, l.Refusals, l.Changes, l.Why}
+	return &learnedFigures{l.Phase, l.Pace, l.Rate, l.AcceptedRate, l.ThrottledRate, l.Throttled, l.Updates, l.Why}
 }
 
 // refused is the share of the attempts that were answered 429, in per cent.

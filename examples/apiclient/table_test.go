@@ -37,7 +37,7 @@ func TestTableUnknown(t *testing.T) {
 	told, naive := example(1010, 0, 10), example(2000, 1000, 10)
 	gate := example(1000, 20, 12.5)
 	gate.told = &told
-	gate.learned = &sluice.Learned{Phase: "tracking", Pace: 97, Proven: 96, Refuted: 101, Why: "measured between refusals"}
+	gate.learned = &sluice.Learned{Phase: "tracking", Pace: 97, AcceptedRate: 96, ThrottledRate: 101, Why: "measured between refusals"}
 	got := table(o, gate, &naive)
 	for _, want := range []string{
 		"                                       gate      told gate          naive\n",

@@ -39,7 +39,7 @@ func newAPI(n int, rate limits.Rate) (*api, error) {
 	mux.HandleFunc("POST /items/{id}", a.item)
 	a.Server = sluicetest.NewServer(
 		sluicetest.When(a.throttled, sluicetest.Status(http.StatusTooManyRequests, "Retry-After: "+strconv.Itoa(int(banned/time.Second)))),
-		sluicetest.Enforce(sluicetest.Limit{Name: "rate", Count: rate.Count, Per: rate.Per, Burst: slots(rate, time.Second/4), Family: sluicetest.RetryAfter}),
+		sluicetest.Enforce(sluicetest.Limit{Name: "rate", Count: rate.Count, Per: rate.Per, Burst: slots(rate, time.Second/4), HeaderStyle: sluicetest.RetryAfter}),
 		sluicetest.Handler(mux),
 	)
 	a.made = time.Now()

@@ -66,7 +66,7 @@ type throttleFigures struct {
 // figures returns what the run was.
 func (f *fleet) figures() figures {
 	rec := f.api.Record()
-	r := figures{Items: f.n, Calls: len(rec.Requests), Refused: rec.Refused(), Redelivered: f.books.redelivered(),
+	r := figures{Items: f.n, Calls: len(rec.Requests), Refused: rec.Throttled(), Redelivered: f.books.redelivered(),
 		Rate: float64(f.rate.Count) / f.rate.Per.Seconds(), Wall: f.wall.Seconds()}
 	f.api.mu.Lock()
 	r.Processed, r.Replayed = f.api.items, f.api.replayed
@@ -82,7 +82,7 @@ func (f *fleet) figures() figures {
 	for _, q := range rec.Requests {
 		if q.Status == http.StatusOK {
 			s.served = append(s.served, q.Arrived-s.zero)
-		} else if q.Status == http.StatusTooManyRequests && q.Refused == "" {
+		} else if q.Status == http.StatusTooManyRequests && q.ThrottledBy == "" {
 			throttled = q.Ended - s.zero
 		}
 	}

@@ -65,7 +65,7 @@ func newTransport(o options, client *redis.Client) (*sluicehttp.Transport, error
 func pace(o options) (limits.Rate, sluiceredis.PacerConfig) {
 	rate := o.rate
 	rate.Burst = slots(rate, o.catchUp)
-	return rate, sluiceredis.PacerConfig{Late: max(o.catchUp, leastLate), Prefetch: ahead}
+	return rate, sluiceredis.PacerConfig{MaxLateness: max(o.catchUp, leastLate), Prefetch: ahead}
 }
 
 // pauseAll returns an observer that shares each pause of this worker's gate, such as

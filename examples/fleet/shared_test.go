@@ -42,7 +42,7 @@ func TestPauseAll(t *testing.T) {
 	one, other := newTestTransport(t, addr), newTestTransport(t, addr)
 	a.throttleOne()
 	for _, tr := range []*sluicehttp.Transport{one, other} {
-		ctx := sluicehttp.With(t.Context(), sluicehttp.Overrides{NoRetry: true})
+		ctx := sluicehttp.WithOverrides(t.Context(), sluicehttp.Overrides{NoRetry: true})
 		req, err := http.NewRequestWithContext(ctx, http.MethodPost, a.url+"/items/1", nil)
 		if err != nil {
 			t.Fatal(err)
@@ -57,7 +57,7 @@ func TestPauseAll(t *testing.T) {
 	if len(rec.Requests) != 2 || rec.Requests[0].Status != http.StatusTooManyRequests || rec.Requests[1].Status != http.StatusOK {
 		t.Fatalf("the API got %v", rec.Requests)
 	}
-	if err := rec.Obeyed(); err != nil {
+	if err := rec.CheckRetryAfter(); err != nil {
 		t.Error(err)
 	}
 }
@@ -77,8 +77,8 @@ func TestPace(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if rate, config := pace(o); rate.Burst != want.burst || config.Late != want.late {
-			t.Errorf("%q: burst %d, late %v, want %+v", args, rate.Burst, config.Late, want)
+		if rate, config := pace(o); rate.Burst != want.burst || config.MaxLateness != want.late {
+			t.Errorf("%q: burst %d, late %v, want %+v", args, rate.Burst, config.MaxLateness, want)
 		}
 	}
 }

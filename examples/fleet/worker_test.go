@@ -74,7 +74,7 @@ func TestWorker_Next(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				srv := sluicetest.NewServer(c.layers...)
 				defer srv.Close()
-				transport, err := sluicehttp.New(srv.Transport(), sluicehttp.Config{})
+				transport, err := sluicehttp.New(srv.Transport())
 				if err != nil {
 					t.Fatal(err)
 				}

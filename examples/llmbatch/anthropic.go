@@ -15,14 +15,14 @@ import (
 var anthropicAPI = vendor{
 	name: "anthropic", sdk: "anthropic-sdk-go",
 	family: sluicetest.Anthropic,
-	exact: func(h http.Header, s sluicetest.Standing) {
+	exact: func(h http.Header, s sluicetest.LimitState) {
 		h.Set("Anthropic-Ratelimit-"+s.Name+"-Reset", s.Now.Add(s.Reset).UTC().Format(time.RFC3339Nano))
 		retryAfter(h, s)
 	},
 	refusal: `{"type":"error","error":{"type":"rate_limit_error","message":"This request would exceed the rate limit of %s per minute."}}`,
 	events:  anthropicEvents,
 	client:  newAnthropic,
-	config:  presets.ForAnthropic,
+	config:  presets.Anthropic,
 }
 
 // newAnthropic returns a call of the SDK as it is; -1 retries are its default.

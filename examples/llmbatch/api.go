@@ -28,9 +28,9 @@ const latency = 20 * time.Millisecond
 // A vendor is an API that the server imitates, and its SDK.
 type vendor struct {
 	name, sdk string
-	family    sluicetest.Family
-	exact     func(http.Header, sluicetest.Standing) // times without rounding, for -fast
-	refusal   string                                 // the body of a 429; %s is the limit
+	family    sluicetest.HeaderStyle
+	exact     func(http.Header, sluicetest.LimitState) // times without rounding, for -fast
+	refusal   string                                   // the body of a 429; %s is the limit
 	events    func(chunks []string, prompt, completion int64) []string
 	client    func(client *http.Client, url string, retries int) complete
 	config    configFor
@@ -52,7 +52,7 @@ func newAPI(v vendor, speed int64) *api {
 	a := &api{vendor: v, speed: speed}
 	family := v.family
 	if speed > 1 {
-		family = func(h http.Header, s sluicetest.Standing) {
+		family = func(h http.Header, s sluicetest.LimitState) {
 			v.family(h, s)
 			v.exact(h, s) // the rounding of a provider would not be divided
 		}
@@ -60,7 +60,7 @@ func newAPI(v vendor, speed int64) *api {
 	limit := func(name string, perMinute, burst int64) sluicetest.Limit {
 		return sluicetest.Limit{
 			Name: name, Count: perMinute * speed, Per: time.Minute, Burst: burst,
-			Family: family, Body: fmt.Sprintf(v.refusal, name),
+			HeaderStyle: family, Body: fmt.Sprintf(v.refusal, name),
 		}
 	}
 	tokens := limit("tokens", tokensPerMinute, tokenBurst)
@@ -74,8 +74,8 @@ func newAPI(v vendor, speed int64) *api {
 }
 
 // retryAfter writes when to retry, to the nanosecond.
-func retryAfter(h http.Header, s sluicetest.Standing) {
-	if s.Refused {
+func retryAfter(h http.Header, s sluicetest.LimitState) {
+	if s.Throttled {
 		h.Set("Retry-After-Ms", strconv.FormatFloat(float64(s.Wait)/1e6, 'f', 6, 64))
 	}
 }

@@ -21,14 +21,14 @@ var errCutOff = errors.New("the stream ended before the completion did")
 var openAI = vendor{
 	name: "openai", sdk: "openai-go",
 	family: sluicetest.OpenAI,
-	exact: func(h http.Header, s sluicetest.Standing) {
+	exact: func(h http.Header, s sluicetest.LimitState) {
 		h.Set("X-Ratelimit-Reset-"+s.Name, s.Reset.String())
 		retryAfter(h, s)
 	},
 	refusal: `{"error":{"message":"Rate limit reached for %[1]s per min.","type":"%[1]s","code":"rate_limit_exceeded"}}`,
 	events:  openAIEvents,
 	client:  newOpenAI,
-	config:  presets.ForOpenAI,
+	config:  presets.OpenAI,
 }
 
 // newOpenAI returns a call of the SDK as it is; -1 retries are its default.

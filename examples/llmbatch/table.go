@@ -30,7 +30,7 @@ func newResult(t *trial, took time.Duration) result {
 	r := result{
 		Items:     t.n,
 		Requests:  len(seen.Requests),
-		Throttled: seen.Refused(),
+		Throttled: seen.Throttled(),
 		Took:      took.Seconds() * float64(t.speed()),
 		name:      t.name,
 		skipped:   int(t.tally.Stats().Skipped),

@@ -232,7 +232,7 @@ func confusion() []subject {
 			title: "A rate of 2 per second",
 			point: "one each half second, however long they take: up to 4 in flight when they are slow",
 			make: func() limiter {
-				p := limits.Must(pacer.New(sluice.Rate{Count: 2, Per: time.Second}, pacer.Config{}))
+				p := limits.Must(pacer.New(sluice.Rate{Count: 2, Per: time.Second}))
 				return limiter{
 					enter: func(ctx context.Context) (func(), error) { return nothing, p.Acquire(ctx, 1) },
 					water: func() float64 { return 0 },

@@ -1,6 +1,6 @@
 // Package kind has the algorithms of the limits: one pure function for each kind.
 //
-//	Bucket     leaky bucket: so many at once, and then at a rate
+//	Bucket     leaky bucket: so many at the same time, and then at a rate
 //	Sliding    at most N in any window of time, exactly
 //	Fixed      at most N per window, one window after the other
 //

@@ -24,7 +24,7 @@ import (
 //
 //	the window is over   when the wall clock has reached its end,
 //	                     or shows a time before its start and the window
-//	                     has been in force for as long as it is long
+//	                     has been that applies for as long as it is long
 //
 // With a limit per day, all of it used on the 2nd, from 09:00 on:
 //

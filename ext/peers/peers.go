@@ -60,7 +60,7 @@ func (g *Group) Exchange(now int64, r Report) Reply {
 	lasts := Lasts.Microseconds()
 	free, since := Whole, int64(0)
 	if m, known := g.members[r.ID]; known {
-		g.granted += r.Granted - m.granted
+		g.granted += r.Admitted - m.granted
 	}
 	for id, m := range g.members {
 		if id == r.ID || m.seen <= now-lasts || m.seen > now+lasts { // its clock stepped back
@@ -78,7 +78,7 @@ func (g *Group) Exchange(now int64, r Report) Reply {
 	if g.news != nil {
 		rate = g.news[0]
 	}
-	reply := Reply{Peers: int64(len(g.members)), Granted: g.granted + since, News: g.news, Stamp: g.stamp}
+	reply := Reply{Peers: int64(len(g.members)), Admitted: g.granted + since, News: g.news, Stamp: g.stamp}
 	if g.news != nil {
 		reply.Age = time.Duration(max(0, now-g.stamp)) * time.Microsecond
 	}
@@ -91,11 +91,11 @@ func (g *Group) Exchange(now int64, r Report) Reply {
 	g.members[r.ID] = member{want: r.Want}
 	reply.Peers++
 	reply.Due = g.due(r.ID, rate)
-	reply.Part = reply.Due
+	reply.Share = reply.Due
 	if rate > 0 {
-		reply.Part = max(0, min(reply.Due, free))
+		reply.Share = max(0, min(reply.Due, free))
 	}
-	g.members[r.ID] = member{now, r.Want, reply.Part, r.Granted, r.Use}
+	g.members[r.ID] = member{now, r.Want, reply.Share, r.Admitted, r.Use}
 	return reply
 }
 

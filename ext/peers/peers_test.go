@@ -67,7 +67,7 @@ func TestGroup_Exchange_Divides(t *testing.T) {
 				if name == "the least want less" && i > 1 {
 					least = Whole * 45 / 2 / whole
 				}
-				if r.Part != r.Due || r.Part > least || r.Part < least-1 || r.Peers != int64(len(test.wants)) {
+				if r.Share != r.Due || r.Share > least || r.Share < least-1 || r.Peers != int64(len(test.wants)) {
 					t.Errorf("gate %d: %+v, want a part of %d", i, r, least)
 				}
 			}
@@ -81,7 +81,7 @@ func TestGroup_Exchange_NobodyTakesWhatOthersHave(t *testing.T) {
 	g.Exchange(0, told(ask("a", all), 60, 0))
 	g.Exchange(0, ask("b", all))
 	a, b := g.Exchange(1, ask("a", all)), g.Exchange(1, ask("b", all))
-	if half := Whole / 2; a.Part != half || b.Part != half {
+	if half := Whole / 2; a.Share != half || b.Share != half {
 		t.Fatalf("%+v, %+v", a, b)
 	}
 	for _, step := range []struct {
@@ -94,7 +94,7 @@ func TestGroup_Exchange_NobodyTakesWhatOthersHave(t *testing.T) {
 		{"b", 333_333_333, 333_333_333},
 		{"c", 333_333_333, 333_333_333},
 	} {
-		if r := g.Exchange(2, ask(step.id, all)); r.Part != step.part || r.Due != step.due {
+		if r := g.Exchange(2, ask(step.id, all)); r.Share != step.part || r.Due != step.due {
 			t.Errorf("%s: %+v, want %+v", step.id, r, step)
 		}
 	}
@@ -121,7 +121,7 @@ func TestGroup_Exchange_PartsNeverExceedTheLimit(t *testing.T) {
 					here++
 				}
 			}
-			if len(g.members) != here || int64(here) != got.Peers || sum > Whole || got.Part > got.Due {
+			if len(g.members) != here || int64(here) != got.Peers || sum > Whole || got.Share > got.Due {
 				t.Fatalf("seed %d at %d: parts of %d in all, %d gates, %+v", seed, now, sum, here, got)
 			}
 		}
@@ -195,7 +195,7 @@ func TestGroup_Exchange_News(t *testing.T) {
 func TestGroup_Exchange_Granted(t *testing.T) {
 	var g Group
 	report := func(id string, granted, use int64) Report {
-		return Report{ID: id, Want: all, Granted: granted, Use: use * 1e6}
+		return Report{ID: id, Want: all, Admitted: granted, Use: use * 1e6}
 	}
 	leaves := report("a", 130, 10)
 	leaves.Want = Leaves
@@ -213,8 +213,8 @@ func TestGroup_Exchange_Granted(t *testing.T) {
 		{2 * second, report("b", 1035, 20), 50 + 15},
 		{3 * second, report("a", 130, 10), 65 + 20},
 	} {
-		if r := g.Exchange(step.at, step.r); r.Granted != step.want {
-			t.Errorf("step %d: %d, want %d", i, r.Granted, step.want)
+		if r := g.Exchange(step.at, step.r); r.Admitted != step.want {
+			t.Errorf("step %d: %d, want %d", i, r.Admitted, step.want)
 		}
 	}
 }

@@ -30,15 +30,15 @@ type Report struct {
 	// it was closed, or not used for a second.
 	Want int64
 
-	// Granted is the cost of all calls that were admitted to the gate so far, and Use its recent
+	// Admitted is the cost of all calls that were admitted to the gate so far, and Use its recent
 	// rate per second, in millionths.
-	Granted, Use int64
+	Admitted, Use int64
 
 	// Seen is the Stamp of the last reply, 0 if there was none. News are dropped if others have
 	// come since: the limit that was learned first is nearest to the truth.
 	Seen int64
 
-	// News is what the gate has learned since its last report, nil if that is nothing. The
+	// News is the estimate of the gate since its last report, nil if that is nothing. The
 	// first number is the rate of the limit in millionths per second, and the others are
 	// for the gates only. Each is from 0 to 2⁵³.
 	News []int64
@@ -56,14 +56,14 @@ const Whole int64 = 1e9
 type Reply struct {
 	Peers int64 // the number of gates in the group
 
-	// Part is the share of the limit that the gate may use, of Whole. The shares of all gates never
+	// Share is the share of the limit that the gate may use, of Whole. The shares of all gates never
 	// exceed Whole together, except before there are News. Due is the share that it should have:
-	// more than Part if another gate has to report first, because it still uses some of it.
-	Part, Due int64
+	// more than Share if another gate has to report first, because it still uses some of it.
+	Share, Due int64
 
-	// Granted is the cost admitted to all gates, counted from any beginning, with
+	// Admitted is the cost admitted to all gates, counted from any beginning, with
 	// an estimate of what was admitted to the others since their last reports.
-	Granted int64
+	Admitted int64
 
 	News  []int64       // of the last report that had some; nil: there is none
 	Stamp int64         // of that report: no two have the same

@@ -6,7 +6,7 @@ package adaptive
 // What follows from that is the same for all, so they say here what they have found. Only
 // this file writes the phase, the epoch and why they have changed.
 
-// track begins to believe that the server grants rate, in a phase with a pace.
+// track begins to believe that the server accepts rate, in a phase with a pace.
 func (c *Controller) track(phase Phase, rate float64, why Why) {
 	c.assume(phase, rate)
 	c.note(why)

@@ -11,16 +11,16 @@ type Why uint8
 const (
 	Nothing      Why = iota // it never did
 	FirstRefusal            // a search found the limit
-	Measured                // the rate between refusals differs from the one believed
-	Costly                  // a refusal was costly: the bounds of the rate have changed
-	Window                  // as many calls as before were granted at another pace
+	Measured                // the rate between rejections differs from the one believed
+	Costly                  // a rejection was costly: the bounds of the rate have changed
+	Window                  // as many calls as before were accepted at another pace
 	Cap                     // refusals follow the calls in flight, not the pace
 	NoCap                   // the calls in flight do not matter after all
 	Latency                 // the server got slow, or quick again
 	Restored                // the state comes from a snapshot
 	Acquitted               // the limit is one of another unit
 	Shared                  // another process has learned it
-	Incident                // the pace is what was granted before an incident
+	Incident                // the pace is what was accepted before an incident
 )
 
 func (w Why) String() string {
@@ -38,13 +38,13 @@ type Belief struct {
 	Phase       Phase
 	Pace        float64       // at which calls of this process start; 0: there is none
 	Rate        float64       // that the server is believed to grant; 0: unknown
-	Proven      float64       // granted since the last refusals, a lower bound; 0: none
-	Refuted     float64       // the last pace that was refused, an upper bound; 0: none
+	Proven      float64       // granted since the last rejections, a lower bound; 0: none
+	Refuted     float64       // the last pace that was rejected, an upper bound; 0: none
 	Concurrency int           // the bound of the calls in flight; 0: none
 	Count       float64       // per window; 0: no window is believed in
 	Window      time.Duration // its length
-	Blocked     bool          // the last call was refused, and none was granted since
-	Pause       time.Duration // what a refusal costs
+	Blocked     bool          // the last call was rejected, and none was accepted since
+	Pause       time.Duration // what a rejection costs
 	Share       float64       // this process's part of the limit; 0: the limit is not shared
 	Peers       int64         // that share it, 0: they are out of touch
 	Blockages   uint64

@@ -5,20 +5,20 @@ import (
 	"time"
 )
 
-// A blockage lasts from a refusal to the next grant. First the calls go on at the pace
-// that the refusal has shown to be right. If one of these is refused too, one call at a
+// A blockage lasts from a rejection to the next grant. First the calls go on at the pace
+// that the rejection has shown to be right. If one of these is rejected too, one call at a
 // time asks whether the blockage is over.
 type blockage struct {
 	on      bool
-	from    point   // the refusal
-	pace    float64 // of the refused call
+	from    point   // the rejection
+	pace    float64 // of the rejected call
 	rate    float64 // believed before
 	held    float64 // saturated calls before it at that rate
 	told    bool    // the server said for how long to wait
-	crowd   bool    // the refused call started without a pace
+	crowd   bool    // the rejected call started without a pace
 	polls   int     // refused ones
 	gap     float64 // between polls
-	last    float64 // when the last refused call started
+	last    float64 // when the last rejected call started
 	polling bool    // a poll is out
 	poll    Call
 	quiet   float64 // the silence that ended a blockage before; 0: unknown
@@ -74,7 +74,7 @@ func (b *blockage) forget(call Call) {
 	}
 }
 
-// costly reports whether so many seconds without a grant are no ordinary refusal. A server
+// costly reports whether so many seconds without a grant are no ordinary rejection. A server
 // that asks for a pause often asks for one of a second or two, whatever it needs. One that
 // does not, and grants nothing for a second, bans its clients or counts in windows.
 func (b *blockage) costly(blocked, refusal float64) bool {
@@ -84,7 +84,7 @@ func (b *blockage) costly(blocked, refusal float64) bool {
 	return blocked > math.Max(1, 5*refusal)
 }
 
-// silence returns when a poll without a reply counts as granted. Refusals come quickly,
+// silence returns when a poll without a reply counts as accepted. Rejections come quickly,
 // answers need not.
 func (b *blockage) silence(c *Controller) float64 {
 	return b.poll.sent + math.Max(leastSilence, 3*c.refusal)
@@ -93,13 +93,13 @@ func (b *blockage) silence(c *Controller) float64 {
 // leastSilence is for servers that answer in no time, as in a testing/synctest bubble.
 const leastSilence = .001
 
-// presume ends a blockage because its poll was not refused in time.
+// presume ends a blockage because its poll was not rejected in time.
 func (c *Controller) presume() { c.unblock(c.blockage.poll) }
 
-// end ends a blockage that was none, because something else explains the refusals.
+// end ends a blockage that was none, because something else explains the rejections.
 func (b *blockage) end() { b.on, b.polling = false, false }
 
-// again handles a refused poll: the next one waits longer, but not past an instant at
+// again handles a rejected poll: the next one waits longer, but not past an instant at
 // which servers often grant again.
 func (b *blockage) again(c *Controller, t float64, call Call) {
 	b.polls++
@@ -137,7 +137,7 @@ func (c *Controller) minute(t float64) float64 {
 	return t + 60 - math.Mod(t+c.cfg.Clock.Seconds(), 60)
 }
 
-// unblock ends a blockage: call was granted.
+// unblock ends a blockage: call was accepted.
 func (c *Controller) unblock(call Call) {
 	b := &c.blockage
 	b.end()
@@ -165,7 +165,7 @@ func (c *Controller) unblock(call Call) {
 	if c.phase == Tracking {
 		b.quiet = 0
 		if c.pace.nudges > 0 {
-			c.pace.learn(c, c.pace.rate) // what a refusal costs is known now
+			c.pace.learn(c, c.pace.rate) // what a rejection costs is known now
 		}
 		c.refine(call)
 	}

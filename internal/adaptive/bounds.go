@@ -49,7 +49,7 @@ func (c *Controller) Bound(now time.Duration, rate float64, concurrency int) {
 	k.setMost(c.cfg, k.limit < k.most || c.phase == Capped || c.phase == Slowed)
 }
 
-// AtMax reports whether the configured rate has been granted for long.
+// AtMax reports whether the configured rate has been accepted for long.
 func (c *Controller) AtMax() bool {
 	return c.phase == Tracking && !c.blockage.on && c.pace.calls >= 2*c.pace.span &&
 		c.pace.now >= .999*c.most() && c.capacity.limit >= c.capacity.most

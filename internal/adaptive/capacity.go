@@ -6,9 +6,9 @@ import "math"
 //
 // # How is a cap on calls in flight told from a rate?
 //
-// Both refuse. But at an unchanged pace a bucket does not care how many calls happen to
+// Both reject. But at an unchanged pace a bucket does not care how many calls happen to
 // be in flight, and a cap cares for nothing else. So the controller looks for the number that
-// best separates refused calls from granted ones (Youden's J). If it separates them
+// best separates rejected calls from accepted ones (Youden's J). If it separates them
 // well, that number is the cap, and there is no rate.
 type capacity struct {
 	limit float64 // at most so many in flight; most unless it was learned
@@ -24,7 +24,7 @@ type capacity struct {
 	entry    float64 // limit when the cap was found
 	full     float64 // replies at the limit since it changed
 	bad      float64 // refused ones of them
-	noise    float64 // share that is refused without reason
+	noise    float64 // share that is rejected without reason
 	falls    float64 // how often the limit fell without having been good in between
 	patience float64 // how many times 100 good replies to wait before one more is tried
 }
@@ -77,7 +77,7 @@ func (k *capacity) granted(c *Controller, call Call) {
 	}
 }
 
-// refused reports whether it has dealt with a refusal.
+// refused reports whether it has dealt with a rejection.
 func (k *capacity) refused(c *Controller, t float64, call Call) bool {
 	k.total++
 	if c.phase != Capped {
@@ -108,7 +108,7 @@ func (k *capacity) move(c *Controller, by float64) {
 }
 
 // see notes a call, if it is comparable with those before: they started at one pace, and
-// before it was known that calls are refused.
+// before it was known that calls are rejected.
 func (k *capacity) see(c *Controller, call Call, refused bool) {
 	if call.pace > 1.65*k.pace || k.pace > 1.65*call.pace { // half a step of e; a logarithm took 20 ns
 		k.pace, k.n = call.pace, 0
@@ -145,8 +145,8 @@ func (k *capacity) giveUp(c *Controller) {
 	c.track(Tracking, c.pace.rate, NoCap)
 }
 
-// separate returns Youden's J, the number in flight from which calls are refused, and
-// how many were refused.
+// separate returns Youden's J, the number in flight from which calls are rejected, and
+// how many were rejected.
 func (k *capacity) separate() (j float64, split, bad int) {
 	const most = 512
 	var refused, granted [most + 1]uint8

@@ -2,23 +2,23 @@ package adaptive
 
 import "math"
 
-// chance decides whether a refusal may mean nothing. Overloaded servers, and proxies,
+// chance decides whether a rejection may mean nothing. Overloaded servers, and proxies,
 // refuse some calls at random.
 //
 // # Is it chance?
 //
-// Once is: a refusal where none was expected changes nothing. If 1 call in 100 is refused by
+// Once is: a rejection where none was expected changes nothing. If 1 call in 100 is rejected by
 // chance, a second one follows within 25 calls in a fifth of all cases, but two within 7, or
 // three within 32, are rare. A rate that has halved shows itself within 4 calls.
 //
-// Where single refusals are frequent, there are two explanations: chance, or a pace a little
-// above the rate. A test decides: at nine tenths of the rate only chance still refuses. Where
-// it does, expected refusals need a second one, too.
+// Where single rejections are frequent, there are two explanations: chance, or a pace a little
+// above the rate. A test decides: at nine tenths of the rate only chance still rejects. Where
+// it does, expected rejections need a second one, too.
 type chance struct {
 	doubt    float64 // refusals of late; each of doubtCalls calls takes its share off
-	suspect  int     // saturated calls since a refusal that may be chance; negative: none
-	single   float64 // share of the calls that were refused alone
-	share    float64 // share refused by chance, as the last test showed
+	suspect  int     // saturated calls since a rejection that may be chance; negative: none
+	single   float64 // share of the calls that were rejected alone
+	share    float64 // share rejected by chance, as the last test showed
 	testing  bool
 	calls    int // since the test began or ended
 	bad      int // refused ones of them
@@ -27,19 +27,19 @@ type chance struct {
 }
 
 const (
-	doubtCalls  = 25  // calls that take one refusal off the doubt
+	doubtCalls  = 25  // calls that take one rejection off the doubt
 	doubtEnough = 1.7 // refusals that are not chance
 	doubtSilent = 3.  // the same, if others said how long to wait and these did not
 
-	often     = .006 // single refusals that call for a test
-	noisy     = .002 // share from which on all refusals must be confirmed
+	often     = .006 // single rejections that call for a test
+	noisy     = .002 // share from which on all rejections must be confirmed
 	testCalls = 200
 	testPace  = .9
 )
 
 func (k *chance) init() { k.suspect, k.patience = -1, 300 }
 
-// near is within how many calls a second refusal confirms the first: fewer if many are
+// near is within how many calls a second rejection confirms the first: fewer if many are
 // refused by chance.
 func (k *chance) near() int {
 	return int(math.Max(6, math.Min(25, .12/math.Max(k.share, 1e-3))))
@@ -70,7 +70,7 @@ func (k *chance) call(c *Controller) {
 	}
 }
 
-// may reports whether a refusal may be chance.
+// may reports whether a rejection may be chance.
 func (k *chance) may(expected bool, told bool) bool {
 	k.bad++
 	if told {

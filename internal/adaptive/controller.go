@@ -12,8 +12,8 @@ type Config struct {
 	MaxCost        bool          // Max counts cost, and not units of the mean cost of a call
 	MaxConcurrency int           // bound of the calls in flight; none
 	Price          float64       // share of the calls that finding out may cost; 0.02
-	Unlimited      bool          // there is no pace before the first refusal
-	Costly         bool          // the first refusal already costs much, such as a ban: the pace rises slowly
+	Unlimited      bool          // there is no pace before the first rejection
+	Costly         bool          // the first rejection already costs much, such as a ban: the pace rises slowly
 	Paced          bool          // only the pace is bounded, not the calls in flight
 	Clock          time.Duration // time of the wall clock past a full hour, at now = 0
 }
@@ -46,7 +46,7 @@ type Controller struct {
 	asked    bool    // a call came early: demand exceeds the pace
 	epoch    uint32  // raised whenever news changes the pace; older calls bring old news
 	answer   float64 // mean time from the start of a call to its answer; 0: unknown
-	refusal  float64 // the same for refusals; 0: unknown
+	refusal  float64 // the same for rejections; 0: unknown
 	recent   [16]float64
 	started  uint64  // calls that have started
 	late     float64 // the next call starts so long after its slot
@@ -66,11 +66,11 @@ type Controller struct {
 type Phase uint8
 
 const (
-	Unlimited Phase = iota // nothing was refused yet, and there is no pace
-	Searching              // nothing was refused yet, and the pace doubles
+	Unlimited Phase = iota // nothing was rejected yet, and there is no pace
+	Searching              // nothing was rejected yet, and the pace doubles
 	Tracking               // the pace stays near the measured rate
 	Bounding               // refusals are costly: the pace stays between two bounds
-	Windowed               // the server grants a number per window
+	Windowed               // the server accepts a number per window
 	Slowed                 // the server gets slow: calls in flight are bounded, there is no pace
 	Capped                 // the server bounds the calls in flight, there is no pace
 )
@@ -94,8 +94,8 @@ type Outcome uint8
 const (
 	Granted Outcome = iota // the server served it
 	Failed                 // the server took it and failed: its latency means nothing
-	Refused                // the server refused it because of too many calls
-	Unknown                // there is no reply: it was cancelled, or the connection broke
+	Refused                // the server rejected it because of too many calls
+	Unknown                // there is no reply: it was canceled, or the connection broke
 )
 
 // A Reply is how a call ended.
@@ -148,7 +148,7 @@ func (c *Controller) Demand(now time.Duration, inFlight int) time.Duration {
 }
 
 // Peek returns what Demand would, for somebody who only looks: it changes nothing. While a call
-// asks whether a blockage has ended, it returns when that counts as granted.
+// asks whether a blockage has ended, it returns when that counts as accepted.
 func (c *Controller) Peek(now time.Duration, inFlight int) time.Duration {
 	if at := c.barred(now, inFlight); at > now || c.blockage.polling {
 		return at
@@ -292,7 +292,7 @@ func average(mean *float64, x, weight float64) {
 	*mean += (x - *mean) * weight
 }
 
-// refused handles a refusal. What it means depends on what is believed.
+// refused handles a rejection. What it means depends on what is believed.
 func (c *Controller) refused(t float64, call Call, took float64, told bool) {
 	c.refusals++
 	c.pace.refusals++
@@ -318,7 +318,7 @@ func (c *Controller) refused(t float64, call Call, took float64, told bool) {
 	}
 }
 
-// expected reports whether the pace was where refusals are to be expected.
+// expected reports whether the pace was where rejections are to be expected.
 func (c *Controller) expected() bool {
 	switch c.phase {
 	case Tracking:
@@ -331,7 +331,7 @@ func (c *Controller) expected() bool {
 	return true
 }
 
-// again records a refusal of a blockage that is known.
+// again records a rejection of a blockage that is known.
 func (c *Controller) again(at point) {
 	c.ledger.again(at)
 	if c.blockage.on {

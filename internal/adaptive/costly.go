@@ -2,9 +2,9 @@ package adaptive
 
 import "math"
 
-// costly keeps bounds of the rate while refusals cost much: a pause of a minute, a ban,
+// costly keeps bounds of the rate while rejections cost much: a pause of a minute, a ban,
 // a window that is used up. The rate is then found by bisection, and the pace rises only
-// when what was perhaps missed equals what a refusal costs (ski rental).
+// when what was perhaps missed equals what a rejection costs (ski rental).
 type costly struct {
 	price     float64 // what a blockage costs, in seconds
 	low, high float64 // bounds of the rate; 0: none
@@ -16,7 +16,7 @@ type costly struct {
 	before    costlyCycle
 }
 
-// A costlyCycle is what was granted between two costly blockages.
+// A costlyCycle is what was accepted between two costly blockages.
 type costlyCycle struct {
 	granted float64
 	active  float64 // rate without the time that was blocked
@@ -30,7 +30,7 @@ const lookShare = .05
 const foundShare = .1
 
 // pace is the pace while Bounding: constant for hold calls, then slowly up to the upper
-// bound. When the calls have paid for another refusal, it doubles: bounds grow old, or a server
+// bound. When the calls have paid for another rejection, it doubles: bounds grow old, or a server
 // that has become faster was used at its old rate for ever.
 func (k *costly) pace(c *Controller) float64 {
 	p := &c.pace
@@ -72,8 +72,8 @@ func (k *costly) paid(c *Controller) float64 {
 	return math.Min(paid, p.patience*calls)
 }
 
-// The pace of a look doubles with as many calls as a refusal costs, but between these. With fewer
-// the pace that is refused is far above the rate; more take longer than they gain.
+// The pace of a look doubles with as many calls as a rejection costs, but between these. With fewer
+// the pace that is rejected is far above the rate; more take longer than they gain.
 const (
 	lookLeast = 32
 	lookMost  = 128
@@ -91,7 +91,7 @@ func (k *costly) look(c *Controller, t float64) {
 	}
 }
 
-// settled reports whether the bounds are so near that another refusal costs more than
+// settled reports whether the bounds are so near that another rejection costs more than
 // it could show.
 func (k *costly) settled() bool { return k.high <= 1.12*k.low }
 
@@ -138,7 +138,7 @@ func (k *costly) narrow(c *Controller, got, mean, blocked float64) {
 		k.looked(c)
 		return
 	}
-	if b.held > k.hold { // the rate was granted for long before the pace rose
+	if b.held > k.hold { // the rate was accepted for long before the pace rose
 		k.low = math.Max(k.low, b.rate)
 		k.high = math.Max(1.05*k.low, math.Min(k.high, b.pace))
 	} else {
@@ -162,8 +162,8 @@ func (k *costly) narrow(c *Controller, got, mean, blocked float64) {
 	c.track(Bounding, rate, Costly)
 }
 
-// looked moves the bounds after another look. What was granted in it is a measurement; if it
-// confirms the rate that has been granted since the last look, that stays.
+// looked moves the bounds after another look. What was accepted in it is a measurement; if it
+// confirms the rate that has been accepted since the last look, that stays.
 func (k *costly) looked(c *Controller) {
 	b := &c.blockage
 	k.looking = false
@@ -184,7 +184,7 @@ func (k *costly) looked(c *Controller) {
 	c.track(Bounding, rate, Costly)
 }
 
-// cheap handles the end of a blockage that was not costly. After six of them refusals
+// cheap handles the end of a blockage that was not costly. After six of them rejections
 // are not costly any more.
 func (k *costly) cheap(c *Controller, call Call) {
 	if c.phase != Bounding {

@@ -8,13 +8,13 @@ import "math"
 // # What do two cycles say?
 //
 // Take a bucket that gets r per second and holds b. It is empty at the end of a cycle. If
-// it was full before, b more were granted from then on than r × the time. So for each r
-// there is one b: the most that any last part of the cycle was granted above r × its time.
+// it was full before, b more were accepted from then on than r × the time. So for each r
+// there is one b: the most that any last part of the cycle was accepted above r × its time.
 // Two cycles at different paces have r and b in common.
 //
-// Without this, the rate was taken to be in the middle between the refused pace and the rate
-// granted in the cycle. If the server asks for a pause after each refusal, that is far off:
-// at 50/s with a burst of 5, a second of pause and a second of calls were granted 28/s.
+// Without this, the rate was taken to be in the middle between the rejected pace and the rate
+// granted in the cycle. If the server asks for a pause after each rejection, that is far off:
+// at 50/s with a burst of 5, a second of pause and a second of calls were accepted 28/s.
 type cycles struct {
 	points [cyclePoints]point // of this cycle: when calls started, every stride-th of them
 	n      int
@@ -77,7 +77,7 @@ func (k *cycles) faster(burst, most float64) float64 {
 	return high
 }
 
-// again begins the cycle anew if p is later: it was refused, too.
+// again begins the cycle again if p is later: it was rejected, too.
 func (k *cycles) again(p point) {
 	if p.at > k.points[0].at {
 		k.begin(p)
@@ -103,7 +103,7 @@ func (k *cycles) started(t float64, l *ledger) {
 	k.skip = k.stride - 1
 }
 
-// without corrects the points by a call that was refused.
+// without corrects the points by a call that was rejected.
 func (k *cycles) without(call Call) {
 	for i := range k.points[:k.n] {
 		k.points[i].without(call)
@@ -133,7 +133,7 @@ func (k *cycles) end(p point, most, meanCost float64) {
 	k.begin(p)
 }
 
-// mean returns what was granted per second. No rate is less.
+// mean returns what was accepted per second. No rate is less.
 func (c *cycle) mean() float64 {
 	if c.full {
 		return 0

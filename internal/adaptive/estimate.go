@@ -2,16 +2,16 @@ package adaptive
 
 import "math"
 
-// floor is the share of the rate granted of late below which no refusal takes the rate. A
+// floor is the share of the rate accepted of late below which no rejection takes the rate. A
 // server that counts the calls of the last minute repeats the gaps of that minute: they
 // look like a low rate.
 const floor = .4
 
-// leastPause is how many seconds a refusal must cost for cycles to be compared. Without
+// leastPause is how many seconds a rejection must cost for cycles to be compared. Without
 // pauses the bounds are near each other, and chance is most of the difference.
 const leastPause = .2
 
-// estimate finds the rate from a refusal. The ledger has a lower bound, the pace of the
+// estimate finds the rate from a rejection. The ledger has a lower bound, the pace of the
 // refused call is an upper one.
 func (c *Controller) estimate(call Call, at point) {
 	p := &c.pace
@@ -59,7 +59,7 @@ func (c *Controller) estimate(call Call, at point) {
 		c.track(Tracking, rate, Measured)
 	case c.phase == Bounding:
 		if held := .98 * c.costly.low; rate < held {
-			rate = math.Min(old, held) // it was granted for long
+			rate = math.Min(old, held) // it was accepted for long
 		}
 		c.track(Bounding, rate, Measured)
 	}
@@ -68,9 +68,9 @@ func (c *Controller) estimate(call Call, at point) {
 // # Who is wrong, the configured rate or the clock?
 //
 // A limiter with windows of a second, told as 50/s, is asked for 51 calls in a window now and then: calls
-// take unequal time to it. That costs a pause of a second, and the calls between two refusals look
-// like a rate of 35/s. At 49/s there would be no refusal. So a rate that was configured is first thought
-// to be right but for a little, twice: if it is wrong, that costs two refusals. If much less was
+// take unequal time to it. That costs a pause of a second, and the calls between two rejections look
+// like a rate of 35/s. At 49/s there would be no rejection. So a rate that was configured is first thought
+// to be right but for a little, twice: if it is wrong, that costs two rejections. If much less was
 // granted, it is wrong.
 const (
 	nudge      = .02
@@ -78,8 +78,8 @@ const (
 	plainWrong = .4 // of the configured rate
 )
 
-// nudged reports whether a refusal at the pace top says only that the configured rate is a little too
-// fast. low is the rate that was granted.
+// nudged reports whether a rejection at the pace top says only that the configured rate is a little too
+// fast. low is the rate that was accepted.
 func (c *Controller) nudged(low, top float64) bool {
 	p := &c.pace
 	if p.nudges >= mostNudges || c.phase != Tracking || top < .9*c.most() || low < plainWrong*c.most() {
@@ -89,7 +89,7 @@ func (c *Controller) nudged(low, top float64) bool {
 	return true
 }
 
-// shown reports whether a refusal, where it was to be expected, confirms a rate that an early
+// shown reports whether a rejection, where it was to be expected, confirms a rate that an early
 // one has shown. To try the middle of the bounds once more would end in another early one, and
 // each costs a pause. Now and then it is tried: the server may have become a little faster.
 func (c *Controller) shown(low float64) bool {
@@ -97,16 +97,16 @@ func (c *Controller) shown(low float64) bool {
 	return c.costly.price > leastPause && p.shows < 2 && low > .9*p.shown && low < 1.06*p.shown
 }
 
-// refine corrects an estimate by the blockage that followed. Until c was granted, the
-// server granted all that it could.
+// refine corrects an estimate by the blockage that followed. Until c was accepted, the
+// server accepted all that it could.
 func (c *Controller) refine(call Call) {
 	if c.sharing.peers > 1 {
-		return // what the others were granted in so short a time is not known
+		return // what the others were accepted in so short a time is not known
 	}
 	b, p := &c.blockage, &c.pace
 	low, high := c.ledger.blocked(c.meanCost, .25*c.refusal)
 	if p.refusals < 3 {
-		high = math.Inf(1) // two refusals may be chance
+		high = math.Inf(1) // two rejections may be chance
 	}
 	since := c.ledger.previous()
 	if call.sent > since.at { // a cycle of any limiter grants its rate at most

@@ -2,7 +2,7 @@ package adaptive
 
 import "math"
 
-// latency bounds the calls in flight of a server that slows down instead of refusing.
+// latency bounds the calls in flight of a server that slows down instead of rejecting.
 //
 // # Is it slow because of us?
 //
@@ -182,7 +182,7 @@ func (l *latency) cut(c *Controller, in, limit float64) {
 			c.pace.rate = c.within(in * c.meanCost / l.wasTook)
 		}
 		c.blockage.end()
-		c.enter(Slowed, 0, Latency) // calls that filled the server's queue are still to be refused
+		c.enter(Slowed, 0, Latency) // calls that filled the server's queue are still to be rejected
 	}
 	l.bind(c, limit)
 }

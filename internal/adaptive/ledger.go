@@ -2,29 +2,29 @@ package adaptive
 
 import "math"
 
-// A ledger counts the cost that the server has granted.
+// A ledger counts the cost that the server has accepted.
 //
-// # What does a refusal say?
+// # What does a rejection say?
 //
 // That the allowance was used up when the call started. Between two such instants the
-// server granted what it could: rate × time, less what its bucket could not hold
+// server accepted what it could: rate × time, less what its bucket could not hold
 // because calls came too slowly. So the slope between two empty points is a lower
 // bound of the rate, with an error of one call, and it is exact if the pace was above
-// the rate in between. The pace at which a call was refused is an upper bound.
+// the rate in between. The pace at which a call was rejected is an upper bound.
 type ledger struct {
 	start   point
 	sent    float64
 	denied  float64   // of sent
 	empty   [16]point // the last points at which blockages began
 	empties int
-	refused point // of the last blockage: the first refusal,
+	refused point // of the last blockage: the first rejection,
 	last    point // and the last one
 	recent  point // a checkpoint of the last 15 s
 	earlier point // the one before
 }
 
-// A point is an instant and the cost granted before it. Calls that are out count as
-// granted until they are refused.
+// A point is an instant and the cost accepted before it. Calls that are out count as
+// granted until they are rejected.
 type point struct {
 	at, granted float64
 	sent        float64 // cost sent before it
@@ -46,7 +46,7 @@ func (l *ledger) started(t, cost float64) {
 // now returns the point at t, before the next call.
 func (l *ledger) now(t float64) point { return point{t, l.sent - l.denied, l.sent} }
 
-// lately returns the rate granted in the last 15 to 30 seconds.
+// lately returns the rate accepted in the last 15 to 30 seconds.
 func (l *ledger) lately(t float64) float64 {
 	if t <= l.earlier.at {
 		return 0
@@ -54,7 +54,7 @@ func (l *ledger) lately(t float64) float64 {
 	return (l.sent - l.denied - l.earlier.granted) / (t - l.earlier.at)
 }
 
-// granted returns the cost granted before a call.
+// granted returns the cost accepted before a call.
 func (l *ledger) granted(call Call) float64 { return call.before - l.denied }
 
 // point returns the point at which a call started.
@@ -68,9 +68,9 @@ func (l *ledger) previous() point {
 	return l.empty[(l.empties-2)%len(l.empty)]
 }
 
-// refuse records a refusal and returns its point. Points of calls that started later counted
-// it as granted. Without that correction, the first refusal of a crowd that comes back last
-// would say that all of the crowd was granted.
+// refuse records a rejection and returns its point. Points of calls that started later counted
+// it as accepted. Without that correction, the first rejection of a crowd that comes back last
+// would say that all of the crowd was accepted.
 func (l *ledger) refuse(call Call) point {
 	at := l.point(call)
 	l.denied += call.cost
@@ -83,7 +83,7 @@ func (l *ledger) refuse(call Call) point {
 	return at
 }
 
-// without corrects a point by a call that was refused.
+// without corrects a point by a call that was rejected.
 func (p *point) without(call Call) {
 	if p.sent > call.before {
 		p.granted = math.Max(0, p.granted-call.cost)
@@ -97,8 +97,8 @@ func (l *ledger) mark(p point) {
 	l.refused, l.last = p, p
 }
 
-// again records a later refusal of the same blockage: of a call that was on its way
-// when the first refusal came, or of a poll. It is an empty point, too, so what was
+// again records a later rejection of the same blockage: of a call that was on its way
+// when the first rejection came, or of a poll. It is an empty point, too, so what was
 // granted in between measures the rate.
 func (l *ledger) again(p point) {
 	if p.at > l.last.at && p.granted >= l.last.granted {
@@ -107,7 +107,7 @@ func (l *ledger) again(p point) {
 }
 
 // blocked returns the bounds of the rate that the last blockage has shown. Between two
-// empty points the server granted all that it could, to one unit.
+// empty points the server accepted all that it could, to one unit.
 // In less than least, jitter is most of it.
 func (l *ledger) blocked(meanCost, least float64) (low, high float64) {
 	took := l.last.at - l.refused.at
@@ -118,8 +118,8 @@ func (l *ledger) blocked(meanCost, least float64) (low, high float64) {
 	return math.Max(0, granted-meanCost) / took, (granted + meanCost) / took
 }
 
-// slope returns the rate granted since the last empty point that is at least enough
-// away. It does not go back to before a change: between two empty points what was granted
+// slope returns the rate accepted since the last empty point that is at least enough
+// away. It does not go back to before a change: between two empty points what was accepted
 // measures the rate to a unit, and points that bound it to other rates are of another time.
 func (l *ledger) slope(p point, enough, meanCost float64) (rate float64, ok bool) {
 	most := math.Inf(1) // the rate is at most
@@ -141,7 +141,7 @@ func (l *ledger) slope(p point, enough, meanCost float64) (rate float64, ok bool
 	return rate, ok
 }
 
-// first returns a guess from the first refusal: a full bucket is in what was granted.
+// first returns a guess from the first rejection: a full bucket is in what was accepted.
 func (l *ledger) first(p point) float64 {
 	return .7 * math.Max(0, p.granted) / math.Max(p.at-l.start.at, 1e-3)
 }

@@ -12,18 +12,18 @@ import "math"
 type pace struct {
 	now      float64
 	rate     float64     // what the server is believed to grant
-	refuted  float64     // the last pace that was refused
+	refuted  float64     // the last pace that was rejected
 	calls    float64     // saturated calls since rate was set
 	quiet    float64     // calls to wait before looking for more; grows while estimates agree
-	span     float64     // quiet, or more if refusals cost more
+	span     float64     // quiet, or more if rejections cost more
 	rise     float64     // calls in which the pace rises a little above rate
 	unsure   float64     // how far above rate the truth may be, as a share
 	refusals float64     // since the last blockage began
 	flood    float64     // mean of that per blockage, without the first one
 	past     [16]float64 // the paces of the last saturated calls
 	pasts    int
-	patience float64 // seconds before what was granted before a trouble is tried again
-	shown    float64 // the rate that the last early refusal has shown
+	patience float64 // seconds before what was accepted before a trouble is tried again
+	shown    float64 // the rate that the last early rejection has shown
 	shows    int     // how often later ones have confirmed it
 	nudges   int     // how often the configured rate was thought to be a little too fast
 }
@@ -71,8 +71,8 @@ func (p *pace) advance(c *Controller, call *Call) {
 	c.service.paced(c, call.sent)
 }
 
-// search doubles the pace with each 8 calls, or with more if refusals are costly, but not
-// within the time in which a refusal would arrive. Before the first answer that is taken to be a second at most:
+// search doubles the pace with every 8 calls, or with more if rejections are costly, but not
+// within the time in which a rejection would arrive. Before the first answer that is taken to be a second at most:
 // refusals are quick, answers need not be.
 func (p *pace) search(c *Controller, call *Call) {
 	if c.crowd.hold > 0 {
@@ -139,8 +139,8 @@ func (p *pace) learn(c *Controller, rate float64) {
 	gap := math.Max(0, p.refuted/rate-1)
 	p.span = math.Max(c.sharing.quiet(p.quiet), calls*math.Max(quietTime, 2*c.refusal))
 	p.span = math.Max(p.span, (p.flood-1)/(2*c.cfg.Price))
-	p.rise = 3 * p.span // costly refusals are a reason to look seldom, but not slowly
-	// A refusal costs price. Not risking one costs what the rate may be too low by. With the
+	p.rise = 3 * p.span // costly rejections are a reason to look seldom, but not slowly
+	// A rejection costs price. Not risking one costs what the rate may be too low by. With the
 	// configured price alone, a rate that was only known to a factor of two was kept for as
 	// long as one that was known to a hundredth.
 	low := math.Max(math.Max((gap-.3)/2, p.unsure/2), c.cfg.Price)

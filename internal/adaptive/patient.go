@@ -2,24 +2,24 @@ package adaptive
 
 import "math"
 
-// If refusals are costly from the first, all that a controller does to have few of them in the
+// If rejections are costly from the first, all that a controller does to have few of them in the
 // long run is too much. What it does instead:
 //
-//   - The pace doubles with each 128 calls, not with each 8. The excess over the rate that a
-//     bucket hides is then small, and the pace of the first refusal is near the rate.
+//   - The pace doubles with every 128 calls, not with every 8. The excess over the rate that a
+//     bucket hides is then small, and the pace of the first rejection is near the rate.
 //   - No poll comes before a ban of the usual 30 s has ended. Each call during a ban may
 //     begin it again: polls after 0.2, 0.4, 0.8 s … needed 65 s for a ban of 30.
-//   - The pace stays well below what was refused, ten times as long as it would take to
-//     gain what a refusal costs.
+//   - The pace stays well below what was rejected, ten times as long as it would take to
+//     gain what a rejection costs.
 const (
 	patientDouble = 128 // calls
 	patientGap    = 31. // seconds
-	patientShare  = .75 // of the pace that was refused
+	patientShare  = .75 // of the pace that was rejected
 	patientHold   = 10
 	patientLooks  = 2 // how many times less often it looks for more: a ban may cost more than its time
 )
 
-// patiently returns the rate after the first refusal, and sets the bounds.
+// patiently returns the rate after the first rejection, and sets the bounds.
 func (k *costly) patiently(c *Controller, got, mean, blocked float64) float64 {
 	refused := c.blockage.pace
 	rate := math.Sqrt(refused * mean)

@@ -20,7 +20,7 @@ type Peer struct {
 	waited  int    // saturated calls, at the last report
 	held    int    // reports in a row that callers had waited for the pace
 	sent    float64
-	net     float64       // sent and not refused
+	net     float64       // sent and not rejected
 	at      time.Duration // of the last report
 	reports int
 	idle    int     // of them, the last ones without a call
@@ -73,7 +73,7 @@ func (p *Peer) Due(now time.Duration, c *Controller) bool {
 }
 
 // Report returns what to report at now. c may be nil. sent is the cost of what was sent so far,
-// refused of what of it was refused, and callers wait if waiting. The second result is false
+// refused of what of it was rejected, and callers wait if waiting. The second result is false
 // if the gate has not been used of late: it leaves the group, and need not report any more.
 func (p *Peer) Report(now time.Duration, c *Controller, sent, refused float64, waiting bool) (peers.Report, bool) {
 	took := math.Max(peerSoon.Seconds(), (now - p.at).Seconds())
@@ -88,7 +88,7 @@ func (p *Peer) Report(now time.Duration, c *Controller, sent, refused float64, w
 	p.reports++
 	report := peers.Report{
 		ID: p.id, Want: int64(math.Min(mostNews, p.use*peerRoom/millionth)),
-		Seen: p.stamp, Granted: int64(net), Use: int64(math.Min(mostNews, granted/millionth)),
+		Seen: p.stamp, Admitted: int64(net), Use: int64(math.Min(mostNews, granted/millionth)),
 	}
 	if p.idle >= 2 {
 		p.idle, p.reports = 0, 0
@@ -147,7 +147,7 @@ const busyAfter = 2 // reports
 func (p *Peer) Deregister(sent, refused float64) (peers.Report, bool) {
 	joined := p.reports > 0
 	p.reports, p.idle = 0, 0
-	return peers.Report{ID: p.id, Want: peers.Leaves, Granted: int64(math.Max(0, sent-refused)), Seen: p.stamp}, joined
+	return peers.Report{ID: p.id, Want: peers.Leaves, Admitted: int64(math.Max(0, sent-refused)), Seen: p.stamp}, joined
 }
 
 // News reports whether a reply has news for a controller.
@@ -161,7 +161,7 @@ func (p *Peer) News(reply peers.Reply) bool {
 
 // Heard records the reply to a report. c may be nil if there are no News.
 func (p *Peer) Heard(now time.Duration, c *Controller, report peers.Report, reply peers.Reply) {
-	part := float64(reply.Part) / float64(peers.Whole)
+	part := float64(reply.Share) / float64(peers.Whole)
 	if p.cut && p.part > 0 && reply.Peers < p.peers {
 		part = math.Min(part, p.part) // the others have not come back yet
 	}
@@ -181,7 +181,7 @@ func (p *Peer) Heard(now time.Duration, c *Controller, report peers.Report, repl
 	case p.News(reply):
 		c.Adopt(now, reply.News, reply.Age)
 		p.told = c.version()
-	case was: // what was learned alone is no news
+	case was: // the estimate alone is no news
 		p.told = c.version()
 	}
 	p.stamp = reply.Stamp
@@ -191,21 +191,21 @@ func (p *Peer) Heard(now time.Duration, c *Controller, report peers.Report, repl
 // estimates what it was not told for 3 s at most.
 const lostCount = 15.
 
-// count corrects what c takes for granted to all by what the group has counted.
+// count corrects what c takes for accepted to all by what the group has counted.
 func (p *Peer) count(c *Controller, report peers.Report, reply peers.Reply, gap bool) {
 	if !p.known { // the controller is new
 		return
 	}
-	others := float64(reply.Granted - report.Granted)
+	others := float64(reply.Admitted - report.Admitted)
 	counted := p.ledger
-	own := float64(report.Granted) - p.own
+	own := float64(report.Admitted) - p.own
 	since := others - p.others // less than 0 if the group had estimated too much
 	if p.counts && !gap && since > -lostCount*c.pace.rate {
 		wrong := since - (counted - p.counted - own)
 		c.ledger.sent += wrong
 		counted += wrong
 	}
-	p.counts, p.others, p.counted, p.own = true, others, counted, float64(report.Granted)
+	p.counts, p.others, p.counted, p.own = true, others, counted, float64(report.Admitted)
 }
 
 // Lost records that a report had no reply.

@@ -33,7 +33,7 @@ func TestPeer_Report(t *testing.T) {
 			t.Errorf("step %d: %+v, %v", i, report, used)
 		}
 		if used {
-			p.Heard(step.at, c, report, peers.Reply{Peers: 1, Part: peers.Whole, Due: peers.Whole})
+			p.Heard(step.at, c, report, peers.Reply{Peers: 1, Share: peers.Whole, Due: peers.Whole})
 		}
 	}
 }
@@ -71,7 +71,7 @@ func TestPeer_WhatIsLearnedAloneIsNoNews(t *testing.T) {
 			p.Lost(now, c)
 			return report
 		}
-		reply := peers.Reply{Peers: 2, Part: peers.Whole / 2, Due: peers.Whole / 2, Stamp: stamp, News: []int64{1}}
+		reply := peers.Reply{Peers: 2, Share: peers.Whole / 2, Due: peers.Whole / 2, Stamp: stamp, News: []int64{1}}
 		if report.News != nil {
 			stamp++
 			reply.Stamp, reply.News = stamp, report.News
@@ -118,7 +118,7 @@ func TestPeer_OnlyWhoIsBusyTellsNews(t *testing.T) {
 		now += 500 * time.Millisecond
 		c.asked = asked
 		report, _ := p.Report(now, c, now.Seconds(), 0, true)
-		p.Heard(now, c, report, peers.Reply{Peers: 2, Part: peers.Whole / 2, Due: peers.Whole / 2})
+		p.Heard(now, c, report, peers.Reply{Peers: 2, Share: peers.Whole / 2, Due: peers.Whole / 2})
 		return report
 	}
 	for range 3 {
@@ -163,7 +163,7 @@ func TestPeer_Heard_WaitsForTheOthersAfterAnOutage(t *testing.T) {
 			if step.part == peers.Whole {
 				others = 1
 			}
-			p.Heard(now, c, report, peers.Reply{Peers: others, Part: step.part, Due: step.part})
+			p.Heard(now, c, report, peers.Reply{Peers: others, Share: step.part, Due: step.part})
 		}
 		if p.part != step.want || c.sharing.part != step.want || p.short != step.short {
 			t.Errorf("step %d: part %g, %g, short %v", i, p.part, c.sharing.part, p.short)
@@ -185,7 +185,7 @@ func TestPeer_Report_OfRefusedCalls(t *testing.T) {
 		{20, 30, 0, 0},
 	} {
 		report, used := p.Report(time.Duration(i)*500*time.Millisecond, nil, step.sent, step.refused, false)
-		if !used || report.Granted != step.granted || report.Use != step.use || report.Want == 0 {
+		if !used || report.Admitted != step.granted || report.Use != step.use || report.Want == 0 {
 			t.Errorf("step %d: %+v, %v", i, report, used)
 		}
 	}
@@ -198,7 +198,7 @@ func TestPeer_count_OfANewController(t *testing.T) {
 		old.Started(time.Duration(i)*time.Second, 1, 0)
 	}
 	report, _ := p.Report(0, old, 100, 0, true)
-	reply := peers.Reply{Peers: 2, Part: peers.Whole, Due: peers.Whole, Granted: 100}
+	reply := peers.Reply{Peers: 2, Share: peers.Whole, Due: peers.Whole, Admitted: 100}
 	p.Heard(0, old, report, reply)
 	report, _ = p.Report(time.Second, old, 100, 0, true)
 	c := New(Config{})
@@ -211,7 +211,7 @@ func TestPeer_count_OfANewController(t *testing.T) {
 		}
 		report, _ = p.Report(time.Duration(2+i)*time.Second, c, 100, 0, true)
 	}
-	reply.Granted += 5 // to the other one
+	reply.Admitted += 5 // to the other one
 	p.Heard(5*time.Second, c, report, reply)
 	if c.ledger.sent != 15 {
 		t.Errorf("%g sent, want 15", c.ledger.sent)
@@ -229,7 +229,7 @@ func TestPeer_count_EstimatesAreTakenBack(t *testing.T) {
 	hear := func(granted int64) {
 		now += time.Second
 		report, _ := p.Report(now, c, 1, 0, true)
-		p.Heard(now, c, report, peers.Reply{Peers: 2, Part: peers.Whole / 2, Due: peers.Whole / 2, Granted: 1 + granted})
+		p.Heard(now, c, report, peers.Reply{Peers: 2, Share: peers.Whole / 2, Due: peers.Whole / 2, Admitted: 1 + granted})
 	}
 	hear(1000)
 	was := c.ledger.sent
@@ -258,7 +258,7 @@ func TestPeer_Report_Blocked(t *testing.T) {
 		if all := report.Want == peers.WantsAll; all != step.all {
 			t.Errorf("step %d: it wants %d", i, report.Want)
 		}
-		p.Heard(now, c, report, peers.Reply{Peers: 2, Part: peers.Whole / 2, Due: peers.Whole / 2})
+		p.Heard(now, c, report, peers.Reply{Peers: 2, Share: peers.Whole / 2, Due: peers.Whole / 2})
 	}
 }
 
@@ -270,7 +270,7 @@ func TestPeer_Leave(t *testing.T) {
 	}
 	_, _ = p.Report(0, nil, 1, 0, true)
 	r, joined := p.Deregister(7, 2)
-	if !joined || r.ID != "a" || r.Want != peers.Leaves || r.Granted != 5 || r.News != nil {
+	if !joined || r.ID != "a" || r.Want != peers.Leaves || r.Admitted != 5 || r.News != nil {
 		t.Errorf("%+v, %v", r, joined)
 	}
 	if _, joined := p.Deregister(7, 2); joined {
@@ -286,7 +286,7 @@ func TestPeer_Heard_TheStoreFailsEveryOtherTime(t *testing.T) {
 	reply := func(part float64, n int64) {
 		at += peerEvery
 		report, _ := p.Report(at, c, 0, 0, true)
-		p.Heard(at, c, report, peers.Reply{Part: int64(part * float64(peers.Whole)), Peers: n})
+		p.Heard(at, c, report, peers.Reply{Share: int64(part * float64(peers.Whole)), Peers: n})
 	}
 	lose := func() {
 		at += peerEvery

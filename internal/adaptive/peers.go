@@ -9,7 +9,7 @@ import (
 //
 // Each has a controller, and sees only the replies to its own calls. What it must know of the
 // others is how much of the limit it may use, its part. Then each of its calls stands for
-// 1/part calls of all, and the controller measures the whole limit: between two refusals it was
+// 1/part calls of all, and the controller measures the whole limit: between two rejections it was
 // granted its part, and the others theirs.
 //
 //	calls of a, part 1/3     |  |  |  |  |  |  x     count as 3 each
@@ -20,15 +20,15 @@ import (
 // and goes on as if it were alone.
 //
 // That the others use their parts is a guess, and it confirms itself: a process that takes
-// more than its part seems to be granted more. So the group also counts what was granted to
+// more than its part seems to be accepted more. So the group also counts what was accepted to
 // all, and that corrects the ledger of the controller with each reply. Counts alone would not do:
-// they come a few times a second, and refusals fall in between.
+// they come a few times a second, and rejections fall in between.
 
 // A sharing is what a Controller knows of the processes with which it shares a limit.
 type sharing struct {
 	part  float64 // 0: all of it
 	peers int64   // this one included; 0: the others are out of touch
-	until float64 // another process is blocked, and asks then whether the server grants again
+	until float64 // another process is blocked, and asks then whether the server accepts again
 	told  float64 // the server has asked another process to wait until then
 }
 
@@ -53,7 +53,7 @@ func (s *sharing) quiet(n float64) float64 {
 	return n / s.scale()
 }
 
-// top returns an upper bound of the rate, given the pace of a refused call and a lower bound.
+// top returns an upper bound of the rate, given the pace of a rejected call and a lower bound.
 // Others may have called at another pace.
 func (s *sharing) top(pace, low float64) float64 {
 	if s.peers > 1 {
@@ -134,12 +134,12 @@ const (
 	mostPause = 86400. // seconds that another process can be blocked
 	newsTakes = .75    // seconds, at most, until others have news
 	newsLag   = .5     // the same, usually
-	longWait  = 2.     // seconds between two calls that ask whether a server grants again
+	longWait  = 2.     // seconds between two calls that ask whether a server accepts again
 )
 
 // blockedFor returns for how long the others should not call either. One process asks
-// whether a server grants again: if each did, a server that begins its ban anew with each
-// call granted nothing, and each took the one refusal for news of its own.
+// whether a server accepts again: if each did, a server that begins its ban again with each
+// call accepted nothing, and each took the one rejection for news of its own.
 func (c *Controller) blockedFor(t float64) float64 {
 	until := c.until
 	if c.blocksOthers() {
@@ -148,8 +148,8 @@ func (c *Controller) blockedFor(t float64) float64 {
 	return math.Max(0, until-t)
 }
 
-// blocksOthers reports whether others should not call either: refusals are known to be costly,
-// or the server has refused one call at a time for some time.
+// blocksOthers reports whether others should not call either: rejections are known to be costly,
+// or the server has rejected one call at a time for some time.
 func (c *Controller) blocksOthers() bool {
 	b := &c.blockage
 	return b.on && (c.phase == Bounding || b.polls > 0 && b.gap > longWait)

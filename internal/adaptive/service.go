@@ -2,15 +2,15 @@ package adaptive
 
 import "math"
 
-// A service is what the server granted before it began to refuse calls.
+// A service is what the server accepted before it began to reject calls.
 //
 // # Is it an incident, or a limit?
 //
-// During an incident, such as the replacement of its servers, a server refuses calls that it has
+// During an incident, such as the replacement of its servers, a server rejects calls that it has
 // room for, for a minute. What is measured then is not its limit. A limit that has fallen looks the
 // same, but for two things: an incident ends, and it is shorter than the good time before, or it
-// were the usual state. So what is told in trouble is obeyed; but as long as it has not lasted
-// longer than the good time before, the pace goes back to what was granted then, by doubling, each
+// were the usual state. So what is told in trouble is respected; but as long as it has not lasted
+// longer than the good time before, the pace goes back to what was accepted then, by doubling, each
 // time that the trouble has become longer by a part of itself. A limit that has fallen so costs few
 // refusals more: their number grows with the logarithm of the time.
 type service struct {
@@ -21,14 +21,14 @@ type service struct {
 	since  float64 // of the trouble; 0: there is none
 	fell   bool    // the pace was less in the trouble
 	back   float64 // when it was so much again; 0: it is less
-	asked  float64 // the longest wait, in seconds, that a refusal of the trouble has asked for
+	asked  float64 // the longest wait, in seconds, that a rejection of the trouble has asked for
 }
 
 const (
 	leastGood   = 60.    // seconds of a good time: less may be the burst of a bucket, or a window
-	leastBack   = 10.    // seconds for which it must be back: rows of refusals have gaps
+	leastBack   = 10.    // seconds for which it must be back: rows of rejections have gaps
 	troubleMore = 1. / 3 // after an incident of a minute the next try comes within 20 s
-	waitsMore   = 2      // how many times the wait that refusals ask for: at most a third of the time is waited
+	waitsMore   = 2      // how many times the wait that rejections ask for: at most a third of the time is waited
 	nearlyAll   = .9     // of the rate is as good as the rate
 )
 
@@ -39,7 +39,7 @@ func (s *service) paid(c *Controller, t float64) {
 	}
 }
 
-// refused notes a refusal that asks for a wait of so many seconds, 0 if it does not say.
+// refused notes a rejection that asks for a wait of so many seconds, 0 if it does not say.
 func (s *service) refused(asked float64) { s.asked = math.Max(s.asked, asked) }
 
 // trouble notes that a blockage begins at a point.
@@ -54,18 +54,18 @@ func (s *service) trouble(c *Controller, at point) {
 	s.phase, s.bounds = c.phase, c.costly
 	if s.phase != Tracking && s.phase != Bounding {
 		s.phase, s.bounds = Tracking, costly{}
-	} else { // what was granted lately may have been a burst, and a rate may be too new to be granted
+	} else { // what was accepted lately may have been a burst, and a rate may be too new to be accepted
 		s.rate = math.Min(s.rate, c.pace.rate)
 	}
 }
 
-// impaired reports whether there is trouble that may be an incident. If refusals do not say how long
+// impaired reports whether there is trouble that may be an incident. If rejections do not say how long
 // to wait, they may be a ban.
 func (s *service) impaired(c *Controller) bool {
 	return s.since != 0 && s.asked > 0 && c.at-s.since <= s.since-s.begin
 }
 
-// wait returns for how many seconds to keep to a rate that is set now, before what was granted in
+// wait returns for how many seconds to keep to a rate that is set now, before what was accepted in
 // the good time is tried again, and notes that the pace has fallen. It is infinite if there was no
 // good time, or if that is over.
 func (s *service) wait(c *Controller) float64 {
@@ -85,7 +85,7 @@ func (s *service) longer(c *Controller) float64 {
 	return math.Max(troubleMore*(c.at-s.since), waitsMore*s.asked)
 }
 
-// paced notes that a call starts at t, at the pace. Once that is what was granted in the good time,
+// paced notes that a call starts at t, at the pace. Once that is what was accepted in the good time,
 // it is believed again. The trouble is over when that has gone well for a while.
 func (s *service) paced(c *Controller, t float64) {
 	switch {

@@ -24,7 +24,7 @@ type learned struct {
 
 const snapshotKind = "adaptive"
 
-// Snapshot returns what was learned, so that a later process need not search again.
+// Snapshot returns the estimate, so that a later process need not search again.
 func (c *Controller) Snapshot() []byte {
 	scale := c.sharing.scale() // the part of this process is kept, for one that may be alone
 	s := learned{

@@ -6,38 +6,38 @@ import (
 )
 
 // A Suspect is a unit that a server may limit: calls, tokens, bytes. Where calls take of
-// several, each unit has a Suspect, and a Controller as soon as it is blamed for a refusal.
+// several, each unit has a Suspect, and a Controller as soon as it is blamed for a rejection.
 //
-// # Which limit has refused a call?
+// # Which limit has rejected a call?
 //
 // Often the answer does not say. Three things do:
 //
-//   - Use. A limit refuses calls that take more than it grants, so the unit is suspect that
+//   - Use. A limit rejects calls that take more than it accepts, so the unit is suspect that
 //     was used most lately, compared with the rate that it is believed to grant, and with
-//     what was granted in the last minutes.
-//   - Size. A limit of tokens refuses calls with many tokens, as a limit of calls does not:
-//     what is left is more often too little for a large call. So each refusal of a call that
+//     what was accepted in the last minutes.
+//   - Size. A limit of tokens rejects calls with many tokens, as a limit of calls does not:
+//     what is left is more often too little for a large call. So each rejection of a call that
 //     takes m times the mean of a unit makes that unit m times as likely.
 //   - The present belief. Where nothing tells, the unit that was blamed last is blamed again.
 //
-// Blame may be wrong. Then refusals go on although the unit is used less and less, and that
+// Blame may be wrong. Then rejections go on although the unit is used less and less, and that
 // moves the blame to another one. What was learned of a unit that was probably not to blame
 // is forgotten, unless it was certain once.
 type Suspect struct {
 	began float64
 	at    float64
-	use   float64 // per second, lately: of the calls that started and were not refused
-	won   float64 // the same of the calls that were granted, when their answers came
+	use   float64 // per second, lately: of the calls that started and were not rejected
+	won   float64 // the same of the calls that were accepted, when their answers came
 	high  float64 // the most of that; it fades
 	mean  float64 // cost of a call
-	odds  float64 // how likely its limit refuses calls, as a logarithm
+	odds  float64 // how likely its limit rejects calls, as a logarithm
 	sure  bool    // it certainly was to blame once
 
-	sent, calls float64 // since it began, without what was refused
+	sent, calls float64 // since it began, without what was rejected
 	early, late mark    // checkpoints, 15 s apart or more
 	accused     float64 // calls when it was accused and not blamed
-	empty       mark    // the last refusal, if calls enough ago
-	rate        float64 // granted between the last two refusals, per second
+	empty       mark    // the last rejection, if calls enough ago
+	rate        float64 // granted between the last two rejections, per second
 	proved      float64 // the same when the unit was blamed last
 }
 
@@ -50,14 +50,14 @@ const (
 	pressed   = 4.  // weight of use: at 0.8 of the bound, one is half as likely
 	leastUse  = -3. // of the logarithm
 	mostUse   = 3.  // likewise
-	mostOdds  = 1.  // of the evidence of earlier refusals
+	mostOdds  = 1.  // of the evidence of earlier rejections
 	mostCycle = .5  // of the evidence of one cycle
 	soon      = 25  // calls within which a second accusation counts
 	enough    = 12  // calls of a cycle
 	certainly = 1.2 // evidence by size that a unit is to blame
-	memory    = .97 // of that evidence, per refusal
+	memory    = .97 // of that evidence, per rejection
 	again     = .3  // the advantage of the unit that was blamed last
-	tiny      = .1  // as likely as a call of no size is to be refused by a limit of sizes
+	tiny      = .1  // as likely as a call of no size is to be rejected by a limit of sizes
 	inMean    = .05 // weight of a call in the mean
 	unmet     = 8   // calls before that says something
 )
@@ -89,14 +89,14 @@ func (s *Suspect) Started(now time.Duration, cost float64) {
 	average(&s.mean, cost, inMean)
 }
 
-// Granted records that a call of cost was granted.
+// Granted records that a call of cost was accepted.
 func (s *Suspect) Granted(now time.Duration, cost float64) {
 	s.pass(now.Seconds())
 	s.won += cost / lately
 	s.high = math.Max(s.high, s.won)
 }
 
-// Denied records that a call of cost was refused.
+// Denied records that a call of cost was rejected.
 func (s *Suspect) Denied(now time.Duration, cost float64) {
 	s.pass(now.Seconds())
 	s.use = math.Max(0, s.use-cost/lately)
@@ -111,7 +111,7 @@ func (s *Suspect) Settle(delta float64) {
 	s.sent += delta
 }
 
-// Restore sets a rate that was granted when the unit was blamed last.
+// Restore sets a rate that was accepted when the unit was blamed last.
 func (s *Suspect) Restore(rate float64) { s.proved = rate }
 
 // recent returns use without the time before it began.
@@ -129,7 +129,7 @@ func (s *Suspect) Past(answer time.Duration) Past {
 	return p
 }
 
-// size notes that a call was refused that takes s.Cost.
+// size notes that a call was rejected that takes s.Cost.
 func (s *Candidate) size() {
 	s.odds *= memory
 	if s.calls >= unmet {
@@ -137,8 +137,8 @@ func (s *Candidate) size() {
 	}
 }
 
-// cycle returns by how much, as a logarithm, what was granted per second since the last
-// refusal differs from what was granted before that, and the least that it can be known to.
+// cycle returns by how much, as a logarithm, what was accepted per second since the last
+// refusal differs from what was accepted before that, and the least that it can be known to.
 func (s *Suspect) cycle(t float64) (differs, error float64, ok bool) {
 	calls := s.calls - s.empty.calls
 	if calls < enough || t <= s.empty.at {
@@ -157,7 +157,7 @@ func (s *Suspect) cycle(t float64) (differs, error float64, ok bool) {
 	return math.Log(rate / before), .02 + 2/calls, true
 }
 
-// pressure returns how much was used lately, compared with what was granted, as a logarithm.
+// pressure returns how much was used lately, compared with what was accepted, as a logarithm.
 func (s *Candidate) pressure() float64 {
 	bound := math.Max(s.proved, s.high)
 	if bound == 0 || s.use == 0 {
@@ -166,7 +166,7 @@ func (s *Candidate) pressure() float64 {
 	return math.Max(leastUse, math.Min(mostUse, pressed*math.Log(s.use/bound)))
 }
 
-// A Candidate may be to blame for the refusal of a call. Controller is nil if the unit was never
+// A Candidate may be to blame for the rejection of a call. Controller is nil if the unit was never
 // blamed, and Cost is what the call took of it.
 type Candidate struct {
 	*Suspect
@@ -174,7 +174,7 @@ type Candidate struct {
 	Cost       float64
 }
 
-// Blame returns which of the candidates has refused a call at now. last is the one that was blamed
+// Blame returns which of the candidates has rejected a call at now. last is the one that was blamed
 // last.
 func Blame(now time.Duration, all []Candidate, last int) int {
 	compare(now, all)
@@ -200,8 +200,8 @@ func Blame(now time.Duration, all []Candidate, last int) int {
 	return blamed
 }
 
-// compare finds the units of which the server has granted the same from one refusal to the
-// next. The limit of one unit refuses calls at a constant rate of that unit; the rates of
+// compare finds the units of which the server has accepted the same from one rejection to the
+// next. The limit of one unit rejects calls at a constant rate of that unit; the rates of
 // other units differ as the calls do.
 func compare(now time.Duration, all []Candidate) {
 	var mean, n float64
@@ -221,7 +221,7 @@ func compare(now time.Duration, all []Candidate) {
 	}
 }
 
-// convict forgets what was learned of other units than blamed if that is certainly to blame,
+// convict forgets the estimate of other units than blamed if that is certainly to blame,
 // and they never were.
 func convict(now time.Duration, all []Candidate, blamed int) {
 	b := all[blamed]
@@ -238,7 +238,7 @@ func convict(now time.Duration, all []Candidate, blamed int) {
 	}
 }
 
-// acquit forgets the rate: no limit of this unit has refused anything.
+// acquit forgets the rate: no limit of this unit has rejected anything.
 func (c *Controller) acquit(now time.Duration) {
 	if !c.paced() || c.phase == Searching {
 		return
@@ -252,9 +252,9 @@ func (c *Controller) acquit(now time.Duration) {
 	c.enter(Unlimited, now.Seconds(), Acquitted)
 }
 
-// Accuse prepares a controller without a pace for its first refusal, and reports whether it is to
+// Accuse prepares a controller without a pace for its first rejection, and reports whether it is to
 // get it. Calls started at a pace of another unit, so the limit is near what they took of this
-// one, or what was granted before. If the server did not ask for a wait, the first accusation
+// one, or what was accepted before. If the server did not ask for a wait, the first accusation
 // may be chance.
 func (s *Candidate) Accuse(now time.Duration, told bool) bool {
 	c := s.Controller
@@ -273,7 +273,7 @@ func (s *Candidate) Accuse(now time.Duration, told bool) bool {
 	return true
 }
 
-// Elsewhere records that call was refused because of a limit of another unit.
+// Elsewhere records that call was rejected because of a limit of another unit.
 func (c *Controller) Elsewhere(now time.Duration, call Call) {
 	t := now.Seconds()
 	c.at = t

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// A gate needs no controller while nothing is refused, and calls cost less without one. So it
-// makes one at the first refusals. This file has what the controller is given then.
+// A gate needs no controller while nothing is rejected, and calls cost less without one. So it
+// makes one at the first rejections. This file has what the controller is given then.
 
 // Past is what a gate knows of the calls that started before it had a controller.
 type Past struct {
@@ -15,7 +15,7 @@ type Past struct {
 	Cost   float64       // and what they cost
 	Answer time.Duration // mean time until a reply; 0: unknown
 	Rate   float64       // a pace that they kept to, per second; 0: none
-	Good   time.Duration // for how long before Since others had been granted
+	Good   time.Duration // for how long before Since others had been accepted
 }
 
 // TakeOver tells a new controller of the calls before it. If they kept to a rate, the controller

@@ -2,30 +2,30 @@ package adaptive
 
 import "math"
 
-// A window is the belief that the server grants count in each window of length seconds.
+// A window is the belief that the server accepts count in each window of length seconds.
 //
 // # How is a window told from a bucket?
 //
-// Until it refuses, a bucket of burst B and rate r grants B·p/(p−r) at pace p: fewer the
+// Until it rejects, a bucket of burst B and rate r grants B·p/(p−r) at pace p: fewer the
 // faster the calls. A window grants the same number at any pace. So it is a window if
-// two costly cycles at different paces were granted the same.
+// two costly cycles at different paces were accepted the same.
 type window struct {
 	count    float64 // granted per window
 	length   float64 // in seconds
 	from     float64 // the current window began at this instant, or a little earlier
-	last     float64 // the last one that granted anything began then
+	last     float64 // the last one that accepted anything began then
 	used     float64 // of the current window
-	denied   bool    // a call of the current window was refused
+	denied   bool    // a call of the current window was rejected
 	brackets [2]bracket
 	n        int
-	wrong    int     // windows in a row in which less than count was granted
-	alike    int     // costly cycles in a row that were granted the same
-	right    int     // windows since one was refused
+	wrong    int     // windows in a row in which less than count was accepted
+	alike    int     // costly cycles in a row that were accepted the same
+	right    int     // windows since one was rejected
 	patience int     // windows before more is tried
 	extra    float64 // what is tried beyond count
 }
 
-// A bracket holds an instant at which a window began: refused at after, granted at
+// A bracket holds an instant at which a window began: rejected at after, accepted at
 // before.
 type bracket struct{ after, before float64 }
 
@@ -52,7 +52,7 @@ func (w *window) fits(c *Controller, before, now costlyCycle) bool {
 	}
 	w.alike++
 	if c.service.impaired(c) {
-		return false // what is refused in an incident comes in rows, and more was granted before
+		return false // what is rejected in an incident comes in rows, and more was accepted before
 	}
 	if now.granted < 8*c.meanCost || (few || c.cfg.Costly) && w.alike < 2 || math.Abs(math.Log(now.active/before.active)) < .15 {
 		return false // small numbers, or numbers at one pace, are equal by chance
@@ -106,7 +106,7 @@ func (w *window) usual(c *Controller, t float64) float64 {
 }
 
 // resume corrects the window by a blockage in it that has ended. If nothing of the window
-// was granted before, it has only just begun.
+// was accepted before, it has only just begun.
 func (w *window) resume(call Call) {
 	if w.used > .1*w.count+2*call.cost || call.sent < w.from+.1*w.length {
 		return
@@ -152,7 +152,7 @@ func (w *window) opens(meanCost float64) float64 {
 func (w *window) next(c *Controller) {
 	full := w.used+c.meanCost/2 >= w.count+w.extra
 	switch {
-	case full && w.extra > 0: // more was granted
+	case full && w.extra > 0: // more was accepted
 		w.wrong = 0
 		w.count += w.extra
 		w.extra *= 2
@@ -176,7 +176,7 @@ func (w *window) next(c *Controller) {
 	w.used, w.denied = 0, false
 }
 
-// refused corrects the count by a call of this window that was refused.
+// refused corrects the count by a call of this window that was rejected.
 func (w *window) refused(call Call) {
 	if call.sent >= w.from {
 		w.used -= call.cost
@@ -205,7 +205,7 @@ func (w *window) poll(c *Controller, t, next float64) float64 {
 // not arrive before: the one that the beginning is known from may have been slower.
 func (c *Controller) arrival() float64 { return .01 + .5*c.refusal }
 
-// begun reports whether any of the current window was granted, as far as is known.
+// begun reports whether any of the current window was accepted, as far as is known.
 func (w *window) begun() bool { return w.last == 0 || !w.denied || w.used >= .1*w.count }
 
 // begins returns the last instant until t and the next one at which a window may begin, if the

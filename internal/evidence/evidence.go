@@ -1,47 +1,47 @@
 // Package evidence decides whether answers that may mean "too many calls" mean that.
 //
-// # Is a bare 503 a refusal?
+// # Is a bare 503 a rejection?
 //
-// Some servers refuse a call with a status that others use for a failure: nginx's limit_req and
+// Some servers reject a call with a status that others use for a failure: nginx's limit_req and
 // limit_conn answer 503 with no header, Apache's mod_qos 500, others 403. A client that treats
-// every 503 as a refusal slows down at each failure of a server without a limit. One that treats
-// none as a refusal is refused again and again, spends its retries and loses calls. One answer does
+// every 503 as a rejection slows down at each failure of a server without a limit. One that treats
+// none as a rejection is rejected again and again, spends its retries and loses calls. One answer does
 // not distinguish the two. What the server does next does:
 //
 //	                     a limit                          a failure
 //	when                 in bursts, once the allowance    at any time
 //	                     is used up
-//	beside it            other calls are granted          in an outage none are
-//	calls made slowly    are granted                      fail as often as others
+//	beside it            other calls are accepted          in an outage none are
+//	calls made slowly    are accepted                      fail as often as others
 //
 // So a [Judge] watches, believes, or is certain:
 //
 //	watching   Unclear answers are failures. If half of the last 16 answers are unclear, and the
-//	           server grants calls that were made after the first of them, it begins to believe.
+//	           server accepts calls that were made after the first of them, it begins to believe.
 //	           One failure in 20 never looks like that. (Early on 3 of 16 are a crowd: calls start
 //	           slowly, and then 5 of 16 are enough.)
-//	believing  Unclear answers are refusals, so the gate slows down. That is a trial of 2 to 10 s. If
+//	believing  Unclear answers are rejections, so the gate slows down. That is a trial of 2 to 10 s. If
 //	           7 of the last 16 answers are unclear at its end, slowing down has not helped.
-//	           Calls that are made clearly more slowly than the server has granted calls between
+//	           Calls that are made clearly more slowly than the server has accepted calls between
 //	           two unclear answers are a test (Wald 1945): a limit grants them, and failures do not
 //	           care. If they are failures, the Judge was wrong, and is deaf for five minutes, twice
 //	           as long each time.
-//	certain    Such calls are granted, or hardly any call was unclear since the trial. If slow calls
+//	certain    Such calls are accepted, or hardly any call was unclear since the trial. If slow calls
 //	           get unclear answers now, the limit may have become lower: there is another trial.
 //
-// In both of the last states, calls that are granted for half a minute although they are far apart
-// show that the reason has passed: what was learned is forgotten. After an hour without an unclear
-// answer so is what was certain. A server that grants nothing any more is down, and its answers are
+// In both of the last states, calls that are accepted for half a minute although they are far apart
+// show that the reason has passed: the estimate is forgotten. After an hour without an unclear
+// answer so is what was certain. A server that accepts nothing any more is down, and its answers are
 // failures.
 //
-// What is not found: a limit that refuses less than a half of the calls, such as a cap on calls in
+// What is not found: a limit that rejects less than a half of the calls, such as a cap on calls in
 // flight that is only a little exceeded; and one of less than a call a second, or with a long
 // window, because it looks as if it were down.
 //
-// Simpler rules failed. Refusals from the third of 16 on made a site slow that fails 1 call in 20,
+// Simpler rules failed. Rejections from the third of 16 on made a site slow that fails 1 call in 20,
 // and left a server that is down with one call a second for minutes. A test that took any calls for
 // slow which were made less often than before found real limits wrong: until a pace is found, many
-// calls of a slower one are refused, too. A test without a time was never over where the gate had
+// calls of a slower one are rejected, too. A test without a time was never over where the gate had
 // become so slow that there were no answers.
 package evidence
 
@@ -60,9 +60,9 @@ const (
 	// Crowded: it failed, as far as is known, as many others did. Calls should start slowly until
 	// more is known.
 	Crowded
-	// Refusal: the server refused the call, because there are too many.
+	// Refusal: the server rejected the call, because there are too many.
 	Refusal
-	// Mistaken: the call failed, and so did those before that were Crowded or a Refusal.
+	// Mistaken: the call failed, and so did those before that were Crowded or a Rejection.
 	Mistaken
 )
 
@@ -72,20 +72,20 @@ const (
 	mostly  = .6          // the same: this share of all since the first, if they are as many
 	still   = 5           // the same, once calls start slowly
 	lull    = time.Second // without an unclear answer
-	several = 2           // calls that must have been granted meanwhile
+	several = 2           // calls that must have been accepted meanwhile
 
 	certainty   = 4.               // natural logarithm of the odds that end the test
-	limited     = .03              // the share of calls made slowly that a limit refuses at most, for jitter
+	limited     = .03              // the share of calls made slowly that a limit rejects at most, for jitter
 	alike       = .4               // and failures: so much of that of others, of which those are known first that failed
 	leastShare  = .1               // and at least this
 	trial       = 2 * time.Second  // and the time of
-	fewGrants   = 20               // calls at the rate at which they were granted, but at most
+	fewGrants   = 20               // calls at the rate at which they were accepted, but at most
 	mostTrial   = 10 * time.Second // this: then
 	provenFor   = 10 * time.Second // after the trial, if there were
 	provenCalls = 64               // answers of which only
 	rare        = .05              // are unclear, as at a pace that was found
 	stillMany   = 7                // unclear ones of the last 16 answers are too many
-	slow        = .6               // of the best rate at which calls were granted is slow
+	slow        = .6               // of the best rate at which calls were accepted is slow
 	fade        = .1               // of that rate, at each unclear answer to a slow call: it may have changed
 	enough      = 8                // calls by which that rate is measured
 	calm        = 8                // such calls in a row
@@ -117,9 +117,9 @@ type Judge struct {
 	grants  int           // other answers,
 	since   int           // likewise
 
-	lastGrant time.Duration // when the granted call left that left last
+	lastGrant time.Duration // when the accepted call left that left last
 	last      time.Duration // unclear answer
-	row       int           // unclear answers since a call was granted
+	row       int           // unclear answers since a call was accepted
 
 	test  test
 	trial time.Duration // until when what is believed is on trial
@@ -136,16 +136,16 @@ const (
 	certain
 )
 
-// Grants reports whether calls were granted since the first unclear answer, or together with it.
+// Grants reports whether calls were accepted since the first unclear answer, or together with it.
 func (j *Judge) Grants() bool { return j.grants > 0 }
 
 // Quiet reports whether Granted may be left out: nothing is believed, and there is no unclear answer
 // among the last ones.
 func (j *Judge) Quiet() bool { return j.answers == 0 && j.state == watching }
 
-// Granted tells j that a call which left at since was granted, or failed for another, clear
+// Granted tells j that a call which left at since was accepted, or failed for another, clear
 // reason. It may be left out while j is Quiet. over reports that there is no limit any more: the
-// server granted many calls in a row, all far apart, so what made it refuse has passed, and what
+// server accepted many calls in a row, all far apart, so what made it reject has passed, and what
 // was learned from it should be forgotten.
 func (j *Judge) Granted(now, since time.Duration) (over bool) {
 	j.answers <<= 1
@@ -288,13 +288,13 @@ func (j *Judge) refute(now time.Duration) {
 type test struct {
 	slow, fast sample
 
-	// The best rate at which calls were granted between two unclear answers. A limit was exhausted
+	// The best rate at which calls were accepted between two unclear answers. A limit was exhausted
 	// at both, so it never grants more: a burst comes before the first.
 	best float64
 	from time.Duration // when the call of the first one left
 	got  float64       // granted calls since then
 
-	calm     int           // calls in a row that were made slowly and granted
+	calm     int           // calls in a row that were made slowly and accepted
 	calmFrom time.Duration // when the first of them left
 
 	left [8]time.Duration // when the calls left whose answers came last
@@ -333,7 +333,7 @@ func (t *test) count(since time.Duration, unclear float64, slowly bool) {
 	t.measure(since, unclear)
 }
 
-// measure measures the rate at which calls are granted.
+// measure measures the rate at which calls are accepted.
 func (t *test) measure(since time.Duration, unclear float64) {
 	t.got += 1 - unclear
 	if unclear > 0 && t.got >= enough {

@@ -170,7 +170,7 @@ func conservation(c *check) {
 			for _, q := range l.Quotas {
 				left[l.Name+q.Name] = q.Left()
 			}
-			left[l.Name] = int64(l.Stats().Granted)
+			left[l.Name] = int64(l.Stats().Admitted)
 		}
 		// Numbers are drawn here: the callers run in any order.
 		r := rand.New(rand.NewPCG(13, 1))
@@ -223,10 +223,10 @@ func (x *crowd) wantConserved(left map[string]int64, callers int64) {
 	}
 	for _, l := range x.s.Levels {
 		s := l.Stats()
-		if s.InFlight != 0 || s.Pacing+s.Waiting != 0 || s.Stranded != 0 {
+		if s.InFlight != 0 || s.Pacing+s.Waiting != 0 || s.Unreturned != 0 {
 			x.errorf("%s at the end: %+v", l.Name, s)
 		}
-		if got := int64(s.Granted) - left[l.Name]; got < ran || got > ran && !x.s.Remote {
+		if got := int64(s.Admitted) - left[l.Name]; got < ran || got > ran && !x.s.Remote {
 			x.errorf("%s let %d calls through, %d left", l.Name, got, ran)
 		}
 		for _, q := range l.Quotas {

@@ -111,7 +111,7 @@ func NewLevel(name string, g *sluice.Gate, quotas ...Quota) *Level {
 // Config returns the configuration of a gate with these limits.
 func (l Limits) Config() sluice.Config {
 	return sluice.Config{
-		Name: "gate", Rate: Every(l.Interval), Concurrency: l.Room, Grain: l.Grain, Limits: l.more,
+		Name: "gate", Rate: Every(l.Interval), Concurrency: l.Room, TimerResolution: l.Grain, Limits: l.more,
 		Adaptive: sluice.Adaptive{Peers: l.peers, Search: l.search.Count > 0, Start: l.search},
 	}
 }
@@ -194,7 +194,7 @@ func (v verbs) do(ctx context.Context, g *sluice.Gate, ask Ask, f func() error) 
 	defer v.end(p) // if f panics
 	err = marked(f())
 	v.end(p)
-	p.Ended(err)
+	p.Done(err)
 	return err
 }
 
@@ -216,9 +216,9 @@ func (v verbs) call(ctx context.Context, g *sluice.Gate, policy sluice.RetryPoli
 		defer cancel()
 	}
 	if v.cost == 1 && !v.settles() {
-		return sluice.Retry(ctx, g, policy, func(context.Context) error { return marked(f()) })
+		return sluice.Retry(ctx, g, func(context.Context) error { return marked(f()) }, policy)
 	}
-	a := sluice.NewAttempts(g, policy)
+	a := sluice.NewRetryLoop(g, policy)
 	for {
 		p, err := a.Next(ctx, v.cost)
 		if err != nil {
@@ -237,7 +237,7 @@ func (v verbs) call(ctx context.Context, g *sluice.Gate, policy sluice.RetryPoli
 func marked(err error) error {
 	var wait *ServerWait
 	if errors.As(err, &wait) {
-		return sluice.RetryAfter(err, wait.After)
+		return sluice.ThrottledFor(err, wait.After)
 	}
 	return err
 }

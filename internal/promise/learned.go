@@ -141,7 +141,7 @@ func toldElsewhere(tb testing.TB, l Limits) *Subject {
 	OfGate(was, other, NewLevel("other", other)).teach(tb)
 	end := time.Now().Add(l.Interval + 3*time.Second)
 	_ = other.Do(context.Background(), func(context.Context) error {
-		return sluice.RetryAt(ErrDown, end)
+		return sluice.ThrottledUntil(ErrDown, end)
 	})
 	for g.Stats().PausedUntil.IsZero() { // until it has heard
 		s.Try()

@@ -185,7 +185,7 @@ func boundedWindows(c *check, calls int) {
 			sum := int64(0)
 			for _, d := range all[i:] {
 				sum += cost(d.caller)
-				// B + (W + CatchUp)/T + n_max - 1, where the burst B is 1
+				// B + (W + MaxCatchUp)/T + n_max - 1, where the burst B is 1
 				if window := d.at - first.at; time.Duration(sum-heaviest)*c.unit > window+catchUp {
 					x.errorf("%d permits left within %v from %v on", sum, window, first.at)
 				}

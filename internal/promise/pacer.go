@@ -14,7 +14,7 @@ import (
 
 // reserved is a pacer whose slots are reserved and then waited for.
 func reserved(tb testing.TB, l Limits) *Subject {
-	c := &pacerControl{p: limits.Must(pacer.New(sluice.Rate{Count: 1, Per: l.Interval}, pacer.Config{Grain: l.Grain}))}
+	c := &pacerControl{p: limits.Must(pacer.New(sluice.Rate{Count: 1, Per: l.Interval}, pacer.Config{TimerResolution: l.Grain}))}
 	return &Subject{
 		Do: func(ctx context.Context, ask Ask, f func() error) error {
 			if ask.Within > 0 {

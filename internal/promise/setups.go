@@ -202,8 +202,8 @@ func Spend(g *sluice.Gate, d time.Duration) {
 		if g.Stats().Spacing >= d {
 			return
 		}
-		a := sluice.NewAttempts(g, sluice.RetryPolicy{Backoff: sluice.Constant(d)})
-		a.Charge()
+		a := sluice.NewRetryLoop(g, sluice.RetryPolicy{Backoff: sluice.Constant(d)})
+		a.ChargeRetry()
 	}
 }
 
@@ -226,7 +226,7 @@ func inKeyed(tb testing.TB, l Limits) *Subject {
 	all := mustGate(tb, sluice.Config{Name: "all", Concurrency: l.Room})
 	cfg := l.Config()
 	cfg.Parent = all
-	gates, err := sluice.NewKeyed(func(string) (*sluice.Gate, error) { return sluice.New(cfg) }, sluice.KeyedConfig{})
+	gates, err := sluice.NewKeyed(func(string) (*sluice.Gate, error) { return sluice.New(cfg) })
 	if err != nil {
 		tb.Fatal(err)
 	}

@@ -106,7 +106,7 @@ func withExhausted(tb testing.TB, l Limits) *Subject {
 			err := f()
 			var wait *ServerWait
 			if errors.As(err, &wait) {
-				return sluice.Exhausted(err, "tokens")
+				return sluice.ThrottledBy(err, "tokens")
 			}
 			return err
 		}

@@ -52,7 +52,7 @@ func neverEarly(c *check) {
 // that the others cannot start before the server has answered.
 func (c *check) refusing() Limits {
 	backoff := sluice.Constant(c.unit / 10)
-	return Limits{Interval: c.unit, Room: 1, Policy: sluice.RetryPolicy{Backoff: backoff, Throttled: backoff}}
+	return Limits{Interval: c.unit, Room: 1, Policy: sluice.RetryPolicy{Backoff: backoff, ThrottleBackoff: backoff}}
 }
 
 // ways returns how a server can set a wait for a subject of this setup.
@@ -333,7 +333,7 @@ func spacingMayEnd(c *check) {
 func paidRetries(c *check) {
 	const calls = 60
 	constant := sluice.Constant(c.unit / 10)
-	c.scene("a server that is down", Limits{Interval: c.unit / 10, Policy: sluice.RetryPolicy{Backoff: constant, Throttled: constant}}, func(x *crowd) {
+	c.scene("a server that is down", Limits{Interval: c.unit / 10, Policy: sluice.RetryPolicy{Backoff: constant, ThrottleBackoff: constant}}, func(x *crowd) {
 		for caller := range calls {
 			x.call(x.ctx, caller, func() error { return ErrDown })
 			x.finishOf(caller)

@@ -244,7 +244,7 @@ type Behind struct {
 	// fixed.
 	Count func(n int64) int64
 
-	// sure is the instant before which no caller leaves for sure; 0 if that is not known.
+	// sure is the instant before which no caller starts for sure; 0 if that is not known.
 	sure atomic.Int64
 
 	// These are guarded by the lock of the queue, see fair.go: the virtual time, and how many entries have a
@@ -280,7 +280,7 @@ func (q *Queue) surely() (at time.Duration) {
 	return at
 }
 
-// foresee notes that no caller leaves before at, as the head has found, nor before the admitter lets
+// foresee notes that no caller starts before at, as the head has found, nor before the admitter lets
 // it. It does nothing if there is nobody to whom that is news.
 func (q *Queue) foresee(now, at time.Duration) {
 	b := q.cfg.Behind

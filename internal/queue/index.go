@@ -38,7 +38,7 @@ import (
 // changes none, but adds to gone: its cost stays in the gaps, also in one that comes later.
 //
 // Entries that are not listed have no slot. Their cost is in the gap of the next slot behind
-// them. When one leaves from the middle, that slot is found by its number in the queue.
+// them. When one starts from the middle, that slot is found by its number in the queue.
 //
 // The bound of a node may be that of an entry that has left; then it is looked at in vain,
 // once.

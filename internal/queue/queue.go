@@ -46,7 +46,7 @@
 //	wait.go      how goroutines wait and are woken: one loop for all
 //	clock.go     one timer for many queues
 //	ask.go       callers whose limits must block to answer, and what those behind them know
-//	advance.go   which callers leave or fail, and what changes do
+//	advance.go   which callers start or fail, and what changes do
 //	bounds.go    entries whose wait is bounded; index.go: a tree above them
 //	crowd.go     the callers of a semaphore, which wait by themselves
 package queue

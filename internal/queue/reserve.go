@@ -45,7 +45,7 @@ func (q *Queue) Attend(ctx context.Context, w *Waiter) error {
 	switch {
 	case w.state == dropped: // canceled, or a goroutine that attended it before gave up
 		q.Unlock()
-		return limits.ErrCancelled
+		return limits.ErrCanceled
 	case w.settled():
 		q.Unlock()
 		return w.result(ctx)
@@ -81,7 +81,7 @@ func (q *Queue) Attend(ctx context.Context, w *Waiter) error {
 }
 
 // Cancel removes w, an entry made by Reserve, unless it is settled: then it
-// reports false. A goroutine that attends it gets limits.ErrCancelled.
+// reports false. A goroutine that attends it gets limits.ErrCanceled.
 func (q *Queue) Cancel(w *Waiter) bool {
 	q.Lock()
 	defer q.Unlock()
@@ -93,7 +93,7 @@ func (q *Queue) Cancel(w *Waiter) bool {
 	if w.wake == nil { // fail allocates the reason, which no goroutine would read
 		q.giveUp(w)
 	} else {
-		q.fail(w, limits.ErrCancelled)
+		q.fail(w, limits.ErrCanceled)
 	}
 	q.Advance(now)
 	return true

@@ -182,8 +182,8 @@ func TestQueue_Attend(t *testing.T) {
 		attend(6, bg, ws[4])
 		time.Sleep(time.Hour)
 		attend(7, bg, ws[0])
-		l.Want(t, synclog.Failed(3, 0, context.DeadlineExceeded), synclog.Failed(1, 50*ms, context.Canceled), synclog.Failed(4, 50*ms, limits.ErrCancelled),
-			synclog.Failed(5, 50*ms, limits.ErrCancelled), synclog.Failed(6, 50*ms, limits.ErrCancelled),
+		l.Want(t, synclog.Failed(3, 0, context.DeadlineExceeded), synclog.Failed(1, 50*ms, context.Canceled), synclog.Failed(4, 50*ms, limits.ErrCanceled),
+			synclog.Failed(5, 50*ms, limits.ErrCanceled), synclog.Failed(6, 50*ms, limits.ErrCanceled),
 			synclog.At(0, 100*ms), synclog.At(2, 200*ms), synclog.At(7, time.Hour+50*ms))
 	})
 }
@@ -252,6 +252,6 @@ func TestQueue_Cancel_OfTheDriver(t *testing.T) {
 		time.Sleep(10 * ms)
 		l.Cancel(w)
 		time.Sleep(time.Hour)
-		l.Want(t, synclog.Failed(0, 10*ms, limits.ErrCancelled), synclog.At(1, 100*ms))
+		l.Want(t, synclog.Failed(0, 10*ms, limits.ErrCanceled), synclog.At(1, 100*ms))
 	})
 }

@@ -18,7 +18,7 @@ import (
 // the swap backs off, see package contend, and in the end takes the lock.
 //
 // Everything else is done by the Schedule under the lock: waiting, costs
-// other than 1, bursts, a warm-up, lateness that is still being made up for,
+// other than 1, bursts, a warm-up, lateness that is still being caught up,
 // intervals that are not a whole number of nanoseconds. While a caller holds the
 // lock or waits, the instant is closed:
 //
@@ -77,7 +77,7 @@ func newSlots(interval time.Duration, places int64) *Slots {
 	return s
 }
 
-// Slots returns the slots in force.
+// Slots returns the slots that applies.
 func (l *Lane) Slots() *Slots { return l.slots.Load() }
 
 // Places returns the places given to Open.
@@ -186,7 +186,7 @@ func (l *Lane) Open(next, interval time.Duration, places int64) bool {
 // Without it b and c would have been charged at 0 and 10, and the next slot would be 20. So
 // that is what GiveBack does: it charges b and c an interval earlier, as if we had woken them
 // that late. It returns no more than the catch-up allows after the lateness that they had
-// already, so the bound of the package holds. What follows is made up for at twice the rate,
+// already, so the bound of the package holds. What follows is caught up at twice the rate,
 // like any lateness.
 //
 // If there was a gap between the calls, those after it did not wait for the slot. It was not
@@ -217,7 +217,7 @@ func (s *Schedule) GiveBack(at, t time.Duration) {
 	case s.last == at:
 		s.Adjust(-1)
 		return
-	case at < s.streak.from, s.tau > 0: // a burst since then makes up for it
+	case at < s.streak.from, s.tau > 0: // a burst since then catches up
 		return
 	}
 	if t = min(t, s.catchUp-max(s.streak.late, s.streak.later)); t <= 0 {

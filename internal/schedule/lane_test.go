@@ -117,7 +117,7 @@ func TestLane_AgreesWithTheSchedule(t *testing.T) {
 		for seed := range uint64(2000) {
 			r := rand.New(rand.NewPCG(seed, 7))
 			first := rates[r.IntN(len(rates))]
-			cfg := Config{Rate: first, CatchUp: []time.Duration{0, -1, 5, 50}[r.IntN(4)]}
+			cfg := Config{Rate: first, MaxCatchUp: []time.Duration{0, -1, 5, 50}[r.IntN(4)]}
 			bursts := r.IntN(3) == 0
 			if bursts && first.Count > 0 && first.Per <= 1000 {
 				cfg.Rate.Burst = 3
@@ -316,7 +316,7 @@ func TestSchedule_GiveBack(t *testing.T) {
 		{"one had been made up for", 7 * ms, []call{{17 * ms, 10 * ms}}, 21 * ms},          // then it is at 20
 		{"nothing is made up for", -1, []call{{10 * ms, 10 * ms}}, 20 * ms},
 	} {
-		s := mustNew(t, Config{Rate: limits.Rate{Count: 100, Per: time.Second}, CatchUp: test.catchUp})
+		s := mustNew(t, Config{Rate: limits.Rate{Count: 100, Per: time.Second}, MaxCatchUp: test.catchUp})
 		for _, c := range append([]call{{0, 0}}, test.calls...) {
 			if wait := s.Admit(c.now, c.due, 1); wait > 0 {
 				t.Fatalf("%s: the call at %v waits for %v", test.name, c.now, wait)
@@ -336,7 +336,7 @@ func TestSchedule_GiveBack_LosesNothing(t *testing.T) {
 	const interval, catchUp, n = 10 * time.Millisecond, 300 * time.Millisecond, 400
 	for seed := range uint64(300) {
 		r := rand.New(rand.NewPCG(seed, 2))
-		s := mustNew(t, Config{Rate: limits.Rate{Count: 1, Per: interval}, CatchUp: catchUp})
+		s := mustNew(t, Config{Rate: limits.Rate{Count: 1, Per: interval}, MaxCatchUp: catchUp})
 		var left, owed []time.Duration // when calls left; what is to be returned
 		giveBack := func() {
 			s.GiveBack(owed[0], interval)

@@ -78,10 +78,10 @@ import (
 
 // Config describes a schedule. The public packages document the fields.
 type Config struct {
-	Rate    limits.Rate   // the zero Rate for no limit at all
-	CatchUp time.Duration // C; 0 means DefaultCatchUp, negative none
-	Grain   time.Duration // R, how late a call may be woken; 0 means DefaultGrain, negative as little as possible
-	WarmUp  time.Duration // W, see warmUp; 0 for none
+	Rate            limits.Rate   // the zero Rate for no limit at all
+	MaxCatchUp      time.Duration // C; 0 means DefaultCatchUp, negative none
+	TimerResolution time.Duration // R, how late a call may be woken; 0 means DefaultGrain, negative as little as possible
+	WarmUp          time.Duration // W, see warmUp; 0 for none
 }
 
 // DefaultCatchUp is the amount of our lateness that is caught up by default: virtual
@@ -130,18 +130,18 @@ func New(cfg Config) (*Schedule, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Schedule{rate: cfg.Rate, tau: tau, catchUp: cfg.CatchUp}
+	s := &Schedule{rate: cfg.Rate, tau: tau, catchUp: cfg.MaxCatchUp}
 	if cfg.WarmUp > 0 {
 		s.warm = newWarmUp(cfg.WarmUp, coldFactor, exactInterval(cfg.Rate))
 	}
 	s.noteInterval()
 	switch {
-	case cfg.CatchUp == 0:
+	case cfg.MaxCatchUp == 0:
 		s.catchUp = DefaultCatchUp
-	case cfg.CatchUp < 0:
+	case cfg.MaxCatchUp < 0:
 		s.catchUp = 0
 	}
-	if s.grain = max(0, cfg.Grain); cfg.Grain == 0 {
+	if s.grain = max(0, cfg.TimerResolution); cfg.TimerResolution == 0 {
 		s.grain = DefaultGrain
 	}
 	return s, nil
@@ -165,7 +165,7 @@ func (s *Schedule) Hold() time.Duration {
 	return max(0, min(s.grain, s.catchUp/2)-s.interval)
 }
 
-// CatchUp returns the amount of our lateness that is caught up.
+// MaxCatchUp returns the amount of our lateness that is caught up.
 func (s *Schedule) CatchUp() time.Duration { return s.catchUp }
 
 // Unit returns by how many nanoseconds, but for rounding, Wait grows at most with each unit of

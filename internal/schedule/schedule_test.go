@@ -55,7 +55,7 @@ func TestSchedule_Admit_LatenessWithinCatchUp(t *testing.T) {
 }
 
 func TestSchedule_Admit_LatenessBeyondCatchUp(t *testing.T) {
-	s := mustNew(t, Config{Rate: limits.Rate{Count: 10, Per: time.Second}, CatchUp: ms})
+	s := mustNew(t, Config{Rate: limits.Rate{Count: 10, Per: time.Second}, MaxCatchUp: ms})
 	run(t, s,
 		onTime(0, 1, 0),
 		row{150 * ms, 100 * ms, 1, 0}, // 50 ms late, of which 1 ms is made up
@@ -84,9 +84,9 @@ func TestSchedule_Admit_RepaysAtTwiceTheRate(t *testing.T) {
 	}{
 		"4 ms late":          {Config{Rate: perMilli}, 1, row{5 * ms, ms, 1, 0}, []time.Duration{10, 10, 11, 12, 13, 14, 16, 18}},
 		"1 ms late":          {Config{Rate: perMilli}, 1, row{2 * ms, ms, 1, 0}, []time.Duration{4, 6, 8}},
-		"beyond CatchUp":     {Config{Rate: perMilli, CatchUp: 2 * ms}, 1, row{9 * ms, ms, 1, 0}, []time.Duration{18, 18, 20, 22}},
-		"a coarse grain":     {Config{Rate: perMilli, Grain: 3 * ms}, 1, row{9 * ms, ms, 1, 0}, []time.Duration{18, 18, 18, 18, 18, 18, 19, 20, 21, 22, 24}},
-		"a fine one":         {Config{Rate: perMilli, Grain: -1}, 1, row{5 * ms, ms, 1, 0}, []time.Duration{10, 10, 11, 12, 13, 14, 16, 18}},
+		"beyond CatchUp":     {Config{Rate: perMilli, MaxCatchUp: 2 * ms}, 1, row{9 * ms, ms, 1, 0}, []time.Duration{18, 18, 20, 22}},
+		"a coarse grain":     {Config{Rate: perMilli, TimerResolution: 3 * ms}, 1, row{9 * ms, ms, 1, 0}, []time.Duration{18, 18, 18, 18, 18, 18, 19, 20, 21, 22, 24}},
+		"a fine one":         {Config{Rate: perMilli, TimerResolution: -1}, 1, row{5 * ms, ms, 1, 0}, []time.Duration{10, 10, 11, 12, 13, 14, 16, 18}},
 		"with a cost of 2":   {Config{Rate: perMilli}, 2, row{5 * ms, ms, 2, 0}, []time.Duration{10, 12, 14, 18, 22}},
 		"a burst goes along": {Config{Rate: limits.Rate{Count: 1, Per: ms, Burst: 3}}, 1, row{25 * ms, 20 * ms, 1, 0}, []time.Duration{50, 50, 50, 50, 50, 50, 50, 52, 54}},
 	} {
@@ -122,16 +122,16 @@ func TestSchedule_Fine_AndHold(t *testing.T) {
 	}{
 		"default":                  {Config{Rate: every(ms)}, false, 0},
 		"default, close together":  {Config{Rate: limits.Rate{Count: 5000, Per: time.Second}}, false, 800 * us},
-		"no rate":                  {Config{Grain: -1}, false, 0},
-		"none":                     {Config{Rate: every(ms), Grain: -1}, true, 0},
-		"none, far apart":          {Config{Rate: every(100*ms + 1), Grain: -1}, false, 0},
-		"none, not so far":         {Config{Rate: every(100 * ms), Grain: -1}, true, 0},
-		"small":                    {Config{Rate: every(30 * us), Grain: 100 * us}, true, 70 * us},
-		"large":                    {Config{Rate: every(ms), Grain: 10 * ms}, false, 9 * ms},
-		"nothing is made up for":   {Config{Rate: every(100 * us), CatchUp: -1}, true, 0},
-		"little is":                {Config{Rate: every(100 * us), CatchUp: ms}, true, 400 * us},
-		"little is, a large grain": {Config{Rate: every(ms), CatchUp: 4 * ms, Grain: 10 * ms}, false, ms},
-		"just enough is":           {Config{Rate: every(100 * us), CatchUp: 2 * ms}, false, 900 * us},
+		"no rate":                  {Config{TimerResolution: -1}, false, 0},
+		"none":                     {Config{Rate: every(ms), TimerResolution: -1}, true, 0},
+		"none, far apart":          {Config{Rate: every(100*ms + 1), TimerResolution: -1}, false, 0},
+		"none, not so far":         {Config{Rate: every(100 * ms), TimerResolution: -1}, true, 0},
+		"small":                    {Config{Rate: every(30 * us), TimerResolution: 100 * us}, true, 70 * us},
+		"large":                    {Config{Rate: every(ms), TimerResolution: 10 * ms}, false, 9 * ms},
+		"nothing is made up for":   {Config{Rate: every(100 * us), MaxCatchUp: -1}, true, 0},
+		"little is":                {Config{Rate: every(100 * us), MaxCatchUp: ms}, true, 400 * us},
+		"little is, a large grain": {Config{Rate: every(ms), MaxCatchUp: 4 * ms, TimerResolution: 10 * ms}, false, ms},
+		"just enough is":           {Config{Rate: every(100 * us), MaxCatchUp: 2 * ms}, false, 900 * us},
 	} {
 		s := mustNew(t, c.cfg)
 		if s.Fine() != c.fine || s.Hold() != c.hold {
@@ -229,7 +229,7 @@ func TestSchedule_PauseUntil_LatenessBefore(t *testing.T) {
 }
 
 func TestSchedule_Admit_Strict(t *testing.T) {
-	s := mustNew(t, Config{Rate: limits.Rate{Count: 10, Per: time.Second}, CatchUp: -1})
+	s := mustNew(t, Config{Rate: limits.Rate{Count: 10, Per: time.Second}, MaxCatchUp: -1})
 	run(t, s,
 		onTime(0, 1, 0),
 		row{100*ms + 1, 100 * ms, 1, 0},
@@ -281,7 +281,7 @@ func TestSchedule_Admit_LatenessIsNotSavedUp(t *testing.T) {
 }
 
 func TestSchedule_Admit_LatenessCountsFromTheLaterOfSlotAndAlarm(t *testing.T) {
-	s := mustNew(t, Config{Rate: limits.Rate{Count: 1, Per: 10 * time.Second}, CatchUp: time.Hour})
+	s := mustNew(t, Config{Rate: limits.Rate{Count: 1, Per: 10 * time.Second}, MaxCatchUp: time.Hour})
 	run(t, s, onTime(0, 1, 0))
 	if err := s.SetRate(5*time.Second, limits.Rate{Count: 10, Per: time.Second}); err != nil { // slot at 100 ms
 		t.Fatal(err)
@@ -297,7 +297,7 @@ func TestSchedule_Admit_LatenessCountsFromTheLaterOfSlotAndAlarm(t *testing.T) {
 // of catch-up is a whole number of 50 µs.
 func TestSchedule_Admit_CatchUpEndsAtNow(t *testing.T) {
 	us := time.Microsecond
-	s := mustNew(t, Config{Rate: limits.Rate{Count: 20_000, Per: time.Second, Burst: 3}, CatchUp: ms})
+	s := mustNew(t, Config{Rate: limits.Rate{Count: 20_000, Per: time.Second, Burst: 3}, MaxCatchUp: ms})
 	run(t, s, onTime(0, 10, 0))
 	left := 0
 	for s.Admit(100*ms, 400*us, 1) == 0 {
@@ -437,7 +437,7 @@ func TestSchedule_WindowBound(t *testing.T) {
 		r := rand.New(rand.NewPCG(seed, 1))
 		burst := 1 + r.Int64N(5)*r.Int64N(2)
 		catchUp := []time.Duration{-1, 0, 5 * ms, 300 * ms}[r.IntN(4)]
-		s := mustNew(t, Config{Rate: limits.Rate{Count: 1, Per: 10 * ms, Burst: burst}, CatchUp: catchUp})
+		s := mustNew(t, Config{Rate: limits.Rate{Count: 1, Per: 10 * ms, Burst: burst}, MaxCatchUp: catchUp})
 		c := max(0, catchUp)
 		if catchUp == 0 {
 			c = DefaultCatchUp
@@ -508,7 +508,7 @@ func TestSchedule_Admit_RestOfALateness(t *testing.T) {
 		{"the caller is late", 3 * ms, 3 * ms, 3200 * time.Microsecond},
 		{"both are late", 3 * ms, 2900 * time.Microsecond, 3100 * time.Microsecond},
 	} {
-		s, err := New(Config{Rate: limits.Rate{Count: 5000, Per: time.Second}, CatchUp: ms})
+		s, err := New(Config{Rate: limits.Rate{Count: 5000, Per: time.Second}, MaxCatchUp: ms})
 		if err != nil {
 			t.Fatal(err)
 		}

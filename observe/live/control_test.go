@@ -60,7 +60,7 @@ func TestHandler_Change(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := mustGate(t, sluice.Config{Name: "g"})
-			h := limits.Must(NewWith(Config{Token: token}, Gates(g, twin, twin), Stats(shown)))
+			h := limits.Must(NewWith(Config{Token: token}, FromGates(g, twin, twin), FromStats(shown)))
 			get(t, h, "/")
 			r := httptest.NewRequest("POST", "http://example.com/gates", strings.NewReader(strings.ReplaceAll(c.body, "START", h.start)))
 			r.Header.Set("Content-Type", "application/json; charset=utf-8")
@@ -86,7 +86,7 @@ func TestHandler_Change(t *testing.T) {
 func TestHandler_Undo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := mustGate(t, sluice.Config{Name: "g", Rate: sluice.Rate{Count: 10, Per: time.Second, Burst: 5}, Concurrency: 8})
-		h := limits.Must(NewWith(Config{Token: token}, Gates(g)))
+		h := limits.Must(NewWith(Config{Token: token}, FromGates(g)))
 		get(t, h, "/")
 		post := func(body string, status int, want string) {
 			t.Helper()
@@ -119,7 +119,7 @@ func TestHandler_Undo(t *testing.T) {
 // A page without a token can change nothing, even with an empty one.
 func TestHandler_ReadOnly(t *testing.T) {
 	g := mustGate(t, sluice.Config{Name: "g"})
-	h := New(Gates(g))
+	h := New(FromGates(g))
 	if page := get(t, h, "/").Body.String(); strings.Contains(page, "password") {
 		t.Error("the page asks for a token")
 	}
@@ -134,13 +134,13 @@ func TestHandler_ReadOnly(t *testing.T) {
 
 // Each source changes its gates as far as it can.
 func TestControls(t *testing.T) {
-	keyed := limits.Must(sluice.NewKeyed(func(string) (*sluice.Gate, error) { return sluice.New(sluice.Config{}) }, sluice.KeyedConfig{}))
+	keyed := limits.Must(sluice.NewKeyed(func(string) (*sluice.Gate, error) { return sluice.New(sluice.Config{}) }))
 	if err := keyed.Do(bg, "a", func(context.Context) error { return nil }); err != nil {
 		t.Fatal(err)
 	}
 	s := httptest.NewServer(New())
 	defer s.Close()
-	transport := limits.Must(sluicehttp.New(s.Client().Transport, sluicehttp.Config{}))
+	transport := limits.Must(sluicehttp.New(s.Client().Transport))
 	defer transport.Close()
 	resp, err := transport.RoundTrip(httptest.NewRequest("GET", s.URL, nil))
 	if err != nil {
@@ -150,10 +150,10 @@ func TestControls(t *testing.T) {
 
 	limit := int64(3)
 	for gates, letters := range map[*sampler]string{
-		{sources: []iter.Seq[Gate]{Gates(mustGate(t, sluice.Config{}))}}: "prc",
-		{sources: []iter.Seq[Gate]{Keyed(keyed)}}:                        "prc",
-		{sources: []iter.Seq[Gate]{Transport(transport)}}:                "prc",
-		{sources: []iter.Seq[Gate]{Stats(transport.Gates())}}:            "",
+		{sources: []iter.Seq[Gate]{FromGates(mustGate(t, sluice.Config{}))}}: "prc",
+		{sources: []iter.Seq[Gate]{FromKeyed(keyed)}}:                        "prc",
+		{sources: []iter.Seq[Gate]{FromTransport(transport)}}:                "prc",
+		{sources: []iter.Seq[Gate]{FromStats(transport.Gates())}}:            "",
 	} {
 		now := func() *sluice.Stats { gates.take(time.Now()); return &gates.rows[0].gate.Stats }
 		now()

@@ -1,12 +1,12 @@
 // Package live shows the gates of a running program on a web page:
 //
-//	http.Handle("/debug/gates", live.New(live.Gates(gate)))
+//	http.Handle("/debug/gates", live.New(live.FromGates(gate)))
 //
-// or live.New(live.Transport(t)), live.Keyed(k), live.Stats(seq), or several of them. The page has
+// or live.New(live.FromTransport(t)), live.FromKeyed(k), live.FromStats(seq), or several of them. The page has
 // a row for each gate, the busiest on top: the rate at which calls start and at which they may, the
 // number that wait, are in flight or are rejected, the time they waited, and one sentence that says
 // why the gate is as slow as it is and what would change that. Its details are what the server says
-// remains, what the gate has learned about the limit, pauses and their reason, retries, and a chart
+// remains, the estimate of the gate about the limit, pauses and their reason, retries, and a chart
 // of the last minute. It is updated once a second, works without JavaScript (reload it then), and
 // loads nothing from elsewhere.
 //

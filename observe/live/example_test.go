@@ -20,7 +20,7 @@ func ExampleNew() {
 		panic(err)
 	}
 	mux := http.NewServeMux()
-	mux.Handle("/debug/gates", live.New(live.Gates(gate)))
+	mux.Handle("/debug/gates", live.New(live.FromGates(gate)))
 
 	answer := httptest.NewRecorder() // instead of a browser
 	mux.ServeHTTP(answer, httptest.NewRequest("GET", "/debug/gates", nil))
@@ -35,7 +35,7 @@ func ExampleNew() {
 func ExampleNewWith() {
 	gate, _ := sluice.New(sluice.Config{Name: "api"})
 	const token = "from a file that only you can read"
-	page, err := live.NewWith(live.Config{Title: "My program", Token: token}, live.Gates(gate))
+	page, err := live.NewWith(live.Config{Title: "My program", Token: token}, live.FromGates(gate))
 	if err != nil {
 		panic(err)
 	}

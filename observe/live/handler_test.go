@@ -42,12 +42,12 @@ func TestHandler_Page(t *testing.T) {
 	paused.PauseUntil(time.Now().Add(time.Hour), "see https://u:secret@host/?key=secret")
 	keyed := limits.Must(sluice.NewKeyed(func(key int) (*sluice.Gate, error) {
 		return sluice.New(sluice.Config{Rate: sluice.Rate{Count: 5, Per: time.Second}})
-	}, sluice.KeyedConfig{}))
+	}))
 	if err := keyed.Do(bg, 17, func(context.Context) error { return nil }); err != nil {
 		t.Fatal(err)
 	}
 	named := func(yield func(sluice.Stats) bool) { yield(sluice.Stats{Name: "from an exporter"}) }
-	h := New(Gates(paused), Keyed(keyed), Stats(named))
+	h := New(FromGates(paused), FromKeyed(keyed), FromStats(named))
 	for _, path := range []string{"/", "/debug/gates", "/debug/gates/"} {
 		w := get(t, h, path)
 		page := w.Body.String()
@@ -153,7 +153,7 @@ func (s *stream) next() (m sent) {
 // than the time between two samples. When the last of them leaves, nothing runs.
 func TestHandler_Events(t *testing.T) {
 	a, b := mustGate(t, sluice.Config{Name: "a"}), mustGate(t, sluice.Config{Name: "b"})
-	h := limits.Must(NewWith(Config{Every: 100 * time.Millisecond}, Gates(a, b)))
+	h := limits.Must(NewWith(Config{Every: 100 * time.Millisecond}, FromGates(a, b)))
 	s := httptest.NewUnstartedServer(h)
 	s.Config.WriteTimeout = 50 * time.Millisecond
 	s.Start()
@@ -256,14 +256,14 @@ func TestTransport(t *testing.T) {
 		w.Header().Set("X-RateLimit-Reset", fmt.Sprint(time.Now().Add(90*time.Minute).Unix()))
 	}))
 	defer s.Close()
-	transport := limits.Must(sluicehttp.New(s.Client().Transport, sluicehttp.Config{}))
+	transport := limits.Must(sluicehttp.New(s.Client().Transport))
 	defer transport.Close()
 	resp, err := (&http.Client{Transport: transport}).Get(s.URL)
 	if err != nil {
 		t.Fatal(err)
 	}
 	resp.Body.Close()
-	page := get(t, New(Transport(transport)), "/").Body.String()
+	page := get(t, New(FromTransport(transport)), "/").Body.String()
 	if !strings.Contains(page, s.URL) || !strings.Contains(page, "4,210 of 5,000 requests remain") || !strings.Contains(page, "new in 1 h") {
 		t.Errorf("%s", page)
 	}

@@ -55,8 +55,8 @@ type history struct {
 
 	points  [12]point // a ring
 	last    int       // the newest of them
-	older   sluice.WaitTime
-	newer   sluice.WaitTime // both are earlier states of Stats.Waits
+	older   sluice.WaitHistogram
+	newer   sluice.WaitHistogram // both are earlier states of Stats.Waits
 	newerAt time.Time
 
 	left, refused float64 // per second, lately
@@ -69,7 +69,7 @@ type point struct {
 	at                        time.Time
 	granted, refused, retried uint64
 	waiting                   int64
-	reasons                   sluice.Refusals
+	reasons                   sluice.Rejections
 }
 
 // take samples all gates.
@@ -191,8 +191,8 @@ const remade = 64
 
 func (h *history) record(now time.Time) {
 	s := &h.gate.Stats
-	p := point{at: now, granted: s.Granted, retried: s.Retried, waiting: s.Pacing + s.Waiting, reasons: s.Refused}
-	for _, n := range s.Refused.All() {
+	p := point{at: now, granted: s.Admitted, retried: s.Retried, waiting: s.Pacing + s.Waiting, reasons: s.Rejected}
+	for _, n := range s.Rejected.All() {
 		p.refused += n
 	}
 	last := h.points[h.last]
@@ -219,8 +219,8 @@ func (h *history) record(now time.Time) {
 type flow struct {
 	over                                time.Duration // how long this was; 0: nothing is known
 	arriving, leaving, refused, retried float64
-	lately                              float64         // leaving since the sample before
-	reasons                             sluice.Refusals // of the rejected calls
+	lately                              float64           // leaving since the sample before
+	reasons                             sluice.Rejections // of the rejected calls
 
 	waits    uint64 // calls that started in the last minute or so, and how long
 	p50, p99 time.Duration
@@ -262,8 +262,8 @@ func (h *history) flow() (f flow) {
 	return f
 }
 
-func (f *flow) addWaits(now, before *sluice.WaitTime) {
-	var w sluice.WaitTime
+func (f *flow) addWaits(now, before *sluice.WaitHistogram) {
+	var w sluice.WaitHistogram
 	for i := range w {
 		w[i] = now[i] - min(now[i], before[i])
 	}
@@ -273,10 +273,10 @@ func (f *flow) addWaits(now, before *sluice.WaitTime) {
 }
 
 // minus returns the rejections between two states.
-func minus(a, b sluice.Refusals) sluice.Refusals {
+func minus(a, b sluice.Rejections) sluice.Rejections {
 	since := func(a, b uint64) uint64 { return a - min(a, b) }
-	return sluice.Refusals{
-		Busy: since(a.Busy, b.Busy), Deadline: since(a.Deadline, b.Deadline), Cancelled: since(a.Cancelled, b.Cancelled),
+	return sluice.Rejections{
+		Busy: since(a.Busy, b.Busy), Deadline: since(a.Deadline, b.Deadline), Canceled: since(a.Canceled, b.Canceled),
 		TooLarge: since(a.TooLarge, b.TooLarge), QueueFull: since(a.QueueFull, b.QueueFull), Closed: since(a.Closed, b.Closed),
 		Other: since(a.Other, b.Other),
 	}

@@ -34,7 +34,7 @@ func TestSampler_Flow(t *testing.T) {
 		t.Errorf("after one sample: %+v", f)
 	}
 	for i := 1; i <= 15; i++ {
-		s.Granted += 2
+		s.Admitted += 2
 		s.Waits[0] += 2
 		s.Waiting++
 		flowAt(i)
@@ -44,10 +44,10 @@ func TestSampler_Flow(t *testing.T) {
 		t.Errorf("%+v", f)
 	}
 	for i := 17; i <= 30; i++ {
-		s.Granted += 10
+		s.Admitted += 10
 		s.Waits[21] += 10
-		s.Refused.Busy++
-		s.Refused.Deadline += 3
+		s.Rejected.Busy++
+		s.Rejected.Deadline += 3
 		s.Retried++
 		f = flowAt(i)
 	}
@@ -72,7 +72,7 @@ func TestSampler_Flow(t *testing.T) {
 // A gate that was discarded and made again counts from 0: no pace is negative or huge. One
 // that is a call behind is not taken for that.
 func TestSampler_MadeAgain(t *testing.T) {
-	s := sluice.Stats{Name: "g", Granted: 1000, Refused: sluice.Refusals{Busy: 5, Closed: 1}}
+	s := sluice.Stats{Name: "g", Admitted: 1000, Rejected: sluice.Rejections{Busy: 5, Closed: 1}}
 	sample := sampler{sources: []iter.Seq[Gate]{of(func() []sluice.Stats { return []sluice.Stats{s} })}}
 	for i, c := range []struct {
 		granted, busy uint64
@@ -85,7 +85,7 @@ func TestSampler_MadeAgain(t *testing.T) {
 		{3, 0, 0, 0},                  // another gate
 		{5, 0, 2, time.Second},
 	} {
-		s.Granted, s.Refused.Busy = c.granted, c.busy
+		s.Admitted, s.Rejected.Busy = c.granted, c.busy
 		sample.take(noon.Add(time.Duration(i) * time.Second))
 		if f := sample.rows[0].flow(); f.leaving != c.leaving || f.over != c.over || f.refused != 0 {
 			t.Errorf("sample %d: %+v", i, f)
@@ -95,20 +95,20 @@ func TestSampler_MadeAgain(t *testing.T) {
 
 // Gates of one name stay apart, and one that is gone is discarded.
 func TestSampler_Identity(t *testing.T) {
-	now := []sluice.Stats{{Name: "a", Granted: 100}, {Name: "a", Granted: 200}, {Name: "a", Granted: 300}, {}}
+	now := []sluice.Stats{{Name: "a", Admitted: 100}, {Name: "a", Admitted: 200}, {Name: "a", Admitted: 300}, {}}
 	source := of(func() []sluice.Stats { return now })
 	sample := sampler{sources: []iter.Seq[Gate]{source, source}}
 	sample.take(noon)
 	first := make(map[uint64]string)
 	for _, h := range sample.rows {
-		first[h.id] = fmt.Sprint(h.name, h.gate.Granted)
+		first[h.id] = fmt.Sprint(h.name, h.gate.Admitted)
 	}
 	if len(first) != 8 || sample.rows[3].name != "gate 4" {
 		t.Fatalf("%v", first)
 	}
 	sample.take(noon.Add(time.Second))
 	for _, h := range sample.rows {
-		if got := fmt.Sprint(h.name, h.gate.Granted); first[h.id] != got {
+		if got := fmt.Sprint(h.name, h.gate.Admitted); first[h.id] != got {
 			t.Errorf("%d is %s, was %s", h.id, got, first[h.id])
 		}
 	}
@@ -136,9 +136,9 @@ func TestQuery(t *testing.T) {
 	gates := []sluice.Stats{{Name: "Idle"}, {Name: "b"}, {Name: "a"}, {Name: "queue"}, {Name: "refuses"}, {Name: "slow"}}
 	sample := sampler{sources: []iter.Seq[Gate]{of(func() []sluice.Stats { return gates })}}
 	sample.take(noon)
-	gates[1].Granted, gates[2].Granted = 1000, 1001
+	gates[1].Admitted, gates[2].Admitted = 1000, 1001
 	gates[3].Waiting = 50
-	gates[4].Refused.Busy = 5
+	gates[4].Rejected.Busy = 5
 	gates[5].Waits[30] = 1
 	sample.take(noon.Add(time.Second))
 	for key, want := range map[string]string{
@@ -163,7 +163,7 @@ func TestQuery(t *testing.T) {
 		t.Errorf("search: %d", n)
 	}
 	// A sample later the order is another.
-	gates[0].Granted = 1_000_000
+	gates[0].Admitted = 1_000_000
 	sample.take(noon.Add(2 * time.Second))
 	if chosen, _ := parseQuery(nil).choose(&sample); chosen[0].name != "Idle" {
 		t.Errorf("busiest is %s", chosen[0].name)
@@ -184,7 +184,7 @@ func TestSampler_Parents(t *testing.T) {
 	sample := sampler{sources: []iter.Seq[Gate]{of(func() []sluice.Stats { return gates })}}
 	sample.take(noon)
 	for i, left := range []uint64{10, 3, 4, 2, 7, 0} { // one of the parent itself
-		gates[i].Granted, gates[i].InFlight, gates[i].Refused.Deadline = left, int64(left), left
+		gates[i].Admitted, gates[i].InFlight, gates[i].Rejected.Deadline = left, int64(left), left
 	}
 	sample.take(noon.Add(time.Second))
 	if want := "6 gates: 17/s leave, 47 wait, 17 in flight, 17/s refused"; sample.total != want {
@@ -224,7 +224,7 @@ func TestView_Waits(t *testing.T) {
 	sample := sampler{sources: []iter.Seq[Gate]{of(func() []sluice.Stats { return []sluice.Stats{s} })}}
 	sample.take(noon)
 	s.Waits[0], s.Waits[19] = 5, 2 // less than 524 ms
-	s.Granted = 7
+	s.Admitted = 7
 	sample.take(noon.Add(time.Second))
 	if v := viewOf(sample.rows[0], sample.at, false); v.Wait != "0 s / < 524 ms" {
 		t.Errorf("%s", v.Wait)

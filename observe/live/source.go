@@ -48,8 +48,8 @@ type concurrencyControl interface {
 	SetConcurrency(limit int64) error
 }
 
-// Gates returns a sequence of gates.
-func Gates(gates ...*sluice.Gate) iter.Seq[Gate] {
+// FromGates returns a sequence of gates.
+func FromGates(gates ...*sluice.Gate) iter.Seq[Gate] {
 	return func(yield func(Gate) bool) {
 		for _, g := range gates {
 			if !yield(Gate{Stats: g.Stats(), Control: g}) {
@@ -59,9 +59,9 @@ func Gates(gates ...*sluice.Gate) iter.Seq[Gate] {
 	}
 }
 
-// Keyed returns a sequence of all gates of a [sluice.Keyed], in no particular order. A change
+// FromKeyed returns a sequence of all gates of a [sluice.Keyed], in no particular order. A change
 // is lost when the Keyed evicts the gate.
-func Keyed[K comparable](gates *sluice.Keyed[K]) iter.Seq[Gate] {
+func FromKeyed[K comparable](gates *sluice.Keyed[K]) iter.Seq[Gate] {
 	return func(yield func(Gate) bool) {
 		gates.Stats(func(key K, s sluice.Stats) bool {
 			return yield(Gate{Stats: s, Key: text(key), Control: keyControl[K]{gates, key}})
@@ -99,9 +99,9 @@ func (c keyControl[K]) SetConcurrency(limit int64) error {
 	return c.gates.Use(c.key, func(g *sluice.Gate) error { return g.SetConcurrency(limit) })
 }
 
-// Transport returns a sequence of all gates of a transport, in no particular order, with the limits
+// FromTransport returns a sequence of all gates of a transport, in no particular order, with the limits
 // that their servers announced. A change is lost when the transport evicts the gate.
-func Transport(t *sluicehttp.Transport) iter.Seq[Gate] {
+func FromTransport(t *sluicehttp.Transport) iter.Seq[Gate] {
 	return func(yield func(Gate) bool) {
 		t.Stats(func(key string, s sluicehttp.Stats) bool {
 			return yield(Gate{Stats: s.Stats, Key: key, Limits: s.Limits, SeenAt: s.SeenAt, Control: hostControl{t, key}})
@@ -128,9 +128,9 @@ func (c hostControl) SetConcurrency(limit int64) error {
 	return err
 }
 
-// Stats returns a sequence of gates of which only the Stats are known, such as those that
+// FromStats returns a sequence of gates of which only the Stats are known, such as those that
 // the exporters of package observe take. The page cannot change them.
-func Stats(stats iter.Seq[sluice.Stats]) iter.Seq[Gate] {
+func FromStats(stats iter.Seq[sluice.Stats]) iter.Seq[Gate] {
 	return func(yield func(Gate) bool) {
 		for s := range stats {
 			if !yield(Gate{Stats: s}) {

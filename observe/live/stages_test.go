@@ -135,9 +135,9 @@ func TestStages(t *testing.T) {
 				g := s.gate(sluice.Config{})
 				for range 20 {
 					s.calls.Go(func() {
-						_ = sluice.Retry(s.ctx, g, sluice.RetryPolicy{MaxServerWait: time.Hour, MaxElapsed: -1}, func(context.Context) error {
-							return sluice.RetryAfter(errors.New("429 from https://u:secret@host/a?key=secret"), 5*time.Minute)
-						})
+						_ = sluice.Retry(s.ctx, g, func(context.Context) error {
+							return sluice.ThrottledFor(errors.New("429 from https://u:secret@host/a?key=secret"), 5*time.Minute)
+						}, sluice.RetryPolicy{MaxServerWait: time.Hour, MaxElapsed: -1})
 					})
 				}
 			}, paused,
@@ -146,7 +146,7 @@ func TestStages(t *testing.T) {
 		},
 		"quota of a day": {
 			func(s *stage) {
-				day := limits.Must(quotas.NewFixed(quotas.Quota{Limit: 25, Calendar: quotas.Day}))
+				day := limits.Must(quotas.NewFixed(quotas.Quota{Limit: 25, Per: quotas.Day}))
 				s.load(s.gate(sluice.Config{Limits: []sluice.Limit{{Name: "day", Limiter: day}}}), 10, ms, 0)
 			}, waiting,
 			"10 calls wait for the limit day, at least until midnight (13 h 59 min)", "; cheaper calls, or a larger limit, would help.",
@@ -178,10 +178,10 @@ func TestStages(t *testing.T) {
 				for range 20 {
 					s.calls.Go(func() {
 						for s.ctx.Err() == nil {
-							_ = sluice.Retry(s.ctx, g, sluice.RetryPolicy{Backoff: sluice.Constant(100 * ms)}, func(context.Context) error {
+							_ = sluice.Retry(s.ctx, g, func(context.Context) error {
 								s.sleep(20 * ms)
 								return errors.New("503 service unavailable")
-							})
+							}, sluice.RetryPolicy{Backoff: sluice.Constant(100 * ms)})
 							s.sleep(10 * ms)
 						}
 					})
@@ -250,7 +250,7 @@ func TestStages(t *testing.T) {
 				s := &stage{t: t, ctx: ctx}
 				defer func() { cancel(); s.calls.Wait() }()
 				c.stage(s)
-				sample := sampler{sources: []iter.Seq[Gate]{Gates(s.gates...)}}
+				sample := sampler{sources: []iter.Seq[Gate]{FromGates(s.gates...)}}
 				for range 12 {
 					synctest.Wait()
 					sample.take(time.Now())

@@ -68,7 +68,7 @@ func viewOf(h *history, now time.Time, control bool) view {
 		v.Wait = lessThan(f.p50) + " / " + lessThan(f.p99)
 	}
 	if l := s.Learned; l != nil {
-		v.Low, v.High = digits(l.Proven), digits(l.Refuted)
+		v.Low, v.High = digits(l.AcceptedRate), digits(l.ThrottledRate)
 	}
 	if control {
 		if v.Can = can(h.gate.Control); v.Can != "" {
@@ -170,7 +170,7 @@ func facts(g *Gate, f flow, now time.Time) []fact {
 	}
 	if l := s.Learned; l != nil {
 		add("Learned", wording.Clean(l.String()))
-		add("Server refused", fmt.Sprintf("%s calls, %s of them taken for chance", count(l.Refusals), count(l.Ignored)))
+		add("Server refused", fmt.Sprintf("%s calls, %s of them taken for chance", count(l.Throttled), count(l.Ignored)))
 	}
 	if s.PausedUntil.After(now) {
 		add("Paused", wording.Clean(list("until "+wording.Clock(s.PausedUntil, now), s.PausedWhy)))
@@ -206,14 +206,14 @@ func retriesText(s *sluice.Stats, f flow) string {
 }
 
 func totalsText(s *sluice.Stats) string {
-	text := count(s.Granted) + " have left"
-	for reason, n := range s.Refused.All() {
+	text := count(s.Admitted) + " have left"
+	for reason, n := range s.Rejected.All() {
 		if n > 0 {
 			text += fmt.Sprintf(", %s refused (%s)", count(n), strings.ReplaceAll(reason, "_", " "))
 		}
 	}
-	if s.Stranded > 0 {
-		text += fmt.Sprintf(", %s units could not be given back", count(s.Stranded))
+	if s.Unreturned > 0 {
+		text += fmt.Sprintf(", %s units could not be given back", count(s.Unreturned))
 	}
 	return text
 }

@@ -54,7 +54,7 @@ func why(s sluice.Stats, f flow, now time.Time) (state, string) {
 var refusals = map[string]string{
 	"busy":       "TryAcquire does not wait, and there was no room; Acquire would wait",
 	"deadline":   "the calls would have to wait longer than they may; longer deadlines or fewer calls would help",
-	"cancelled":  "the callers gave up while they waited",
+	"canceled":   "the callers gave up while they waited",
 	"too_large":  "the calls cost more than a limit ever allows at once; make them smaller",
 	"queue_full": "the queue is as long as MaxWaiting allows; fewer callers or a larger MaxWaiting would help",
 	"closed":     "the gate is closed",
@@ -175,8 +175,8 @@ func learnedText(s sluice.Stats) (state, string) {
 		return waiting, ": the server grants that; only a higher quota there would help"
 	case l.Concurrency > 0 && s.InFlight >= l.Concurrency:
 		return waiting, cappedText(l)
-	case l.Proven > 0 && l.Refuted > 0:
-		return waiting, fmt.Sprintf(": the server granted %s and refused %s; only a higher quota there would help", pace(l.Proven), pace(l.Refuted))
+	case l.AcceptedRate > 0 && l.ThrottledRate > 0:
+		return waiting, fmt.Sprintf(": the server granted %s and refused %s; only a higher quota there would help", pace(l.AcceptedRate), pace(l.ThrottledRate))
 	}
 	return waiting, ": the server refuses more than that; only a higher quota there would help"
 }

@@ -21,7 +21,7 @@ func TestWhy(t *testing.T) {
 	held := func(by limits.Cause) sluice.Stats {
 		return sluice.Stats{Rate: rate, Concurrency: 8, InFlight: 8, Waiting: 12, LimitedBy: by, Spacing: 200 * time.Millisecond}
 	}
-	refused := func(r sluice.Refusals) flow { return flow{over: time.Second, refused: 3, reasons: r} }
+	refused := func(r sluice.Rejections) flow { return flow{over: time.Second, refused: 3, reasons: r} }
 	for name, c := range map[string]struct {
 		stats sluice.Stats
 		flow  flow
@@ -53,7 +53,7 @@ func TestWhy(t *testing.T) {
 		"unknown cause":   {held("weather"), flow{}, waiting, "12 calls wait for the weather."},
 
 		"searching": {learned(sluice.Learned{Phase: "searching", Pace: 40}), flow{}, waiting, "2 calls wait for the learned limit of 40/s; the gate still looks for the limit of the server, and a configured rate would end the search."},
-		"tracking":  {learned(sluice.Learned{Phase: "tracking", Proven: 18.9, Refuted: 20.3}), flow{}, waiting, "2 calls wait for the learned limit: the server granted 18.9/s and refused 20.3/s; only a higher quota there would help."},
+		"tracking":  {learned(sluice.Learned{Phase: "tracking", AcceptedRate: 18.9, ThrottledRate: 20.3}), flow{}, waiting, "2 calls wait for the learned limit: the server granted 18.9/s and refused 20.3/s; only a higher quota there would help."},
 		"one bound": {learned(sluice.Learned{Phase: "bounding", Pace: 0.05}), flow{}, waiting, "2 calls wait for the learned limit of 0.05/s: the server refuses more than that; only a higher quota there would help."},
 		"windowed":  {learned(sluice.Learned{Phase: "windowed", Window: sluice.Rate{Count: 100, Per: time.Minute}}), flow{}, waiting, "2 calls wait for the learned limit of 100/m: the server grants that; only a higher quota there would help."},
 		"capped":    {learned(sluice.Learned{Phase: "capped", Concurrency: 6}), flow{}, waiting, "2 calls wait for the learned limit of 6 in flight: the server gets slow or refuses with more than 6 in flight; only the server can change that."},
@@ -63,18 +63,18 @@ func TestWhy(t *testing.T) {
 			"1 call waits for the concurrency, until a call in flight ends: the server gets slow or refuses with more than 6 in flight; only the server can change that.",
 		},
 
-		"busy":                {sluice.Stats{}, refused(sluice.Refusals{Busy: 3}), refusing, "Refuses 3/s: TryAcquire does not wait, and there was no room; Acquire would wait."},
-		"closed":              {sluice.Stats{}, refused(sluice.Refusals{Closed: 3, Busy: 1}), refusing, "Refuses 3/s: the gate is closed."},
-		"other":               {sluice.Stats{}, refused(sluice.Refusals{Other: 1}), refusing, "Refuses 3/s: a limit cannot decide; calls are sent again when it can, or if its outage policy lets them through."},
-		"its error":           {sluice.Stats{LastError: "limit hour: away"}, refused(sluice.Refusals{Other: 1}), refusing, "Refuses 3/s: a limit cannot decide; calls are sent again when it can, or if its outage policy lets them through (last error: limit hour: away)."},
-		"an older error":      {sluice.Stats{LastError: "limit hour: away"}, refused(sluice.Refusals{QueueFull: 1}), refusing, "Refuses 3/s: the queue is as long as MaxWaiting allows; fewer callers or a larger MaxWaiting would help."},
-		"queue full":          {held(limits.ByRate), refused(sluice.Refusals{QueueFull: 3}), refusing, "Refuses 3/s: the queue is as long as MaxWaiting allows; fewer callers or a larger MaxWaiting would help; 12 calls wait for the rate of 5/s."},
-		"deadline":            {sluice.Stats{LastError: "no time"}, refused(sluice.Refusals{Deadline: 3}), refusing, "Refuses 3/s: the calls would have to wait longer than they may; longer deadlines or fewer calls would help (last error: no time)."},
-		"deadline, one waits": {sluice.Stats{LastError: "no time", Pacing: 1, LimitedBy: limits.ByRate, Rate: rate}, refused(sluice.Refusals{Deadline: 3}), refusing, "Refuses 3/s: the calls would have to wait longer than they may; longer deadlines or fewer calls would help (last error: no time); 1 call waits for the rate of 5/s."},
+		"busy":                {sluice.Stats{}, refused(sluice.Rejections{Busy: 3}), refusing, "Refuses 3/s: TryAcquire does not wait, and there was no room; Acquire would wait."},
+		"closed":              {sluice.Stats{}, refused(sluice.Rejections{Closed: 3, Busy: 1}), refusing, "Refuses 3/s: the gate is closed."},
+		"other":               {sluice.Stats{}, refused(sluice.Rejections{Other: 1}), refusing, "Refuses 3/s: a limit cannot decide; calls are sent again when it can, or if its outage policy lets them through."},
+		"its error":           {sluice.Stats{LastError: "limit hour: away"}, refused(sluice.Rejections{Other: 1}), refusing, "Refuses 3/s: a limit cannot decide; calls are sent again when it can, or if its outage policy lets them through (last error: limit hour: away)."},
+		"an older error":      {sluice.Stats{LastError: "limit hour: away"}, refused(sluice.Rejections{QueueFull: 1}), refusing, "Refuses 3/s: the queue is as long as MaxWaiting allows; fewer callers or a larger MaxWaiting would help."},
+		"queue full":          {held(limits.ByRate), refused(sluice.Rejections{QueueFull: 3}), refusing, "Refuses 3/s: the queue is as long as MaxWaiting allows; fewer callers or a larger MaxWaiting would help; 12 calls wait for the rate of 5/s."},
+		"deadline":            {sluice.Stats{LastError: "no time"}, refused(sluice.Rejections{Deadline: 3}), refusing, "Refuses 3/s: the calls would have to wait longer than they may; longer deadlines or fewer calls would help (last error: no time)."},
+		"deadline, one waits": {sluice.Stats{LastError: "no time", Pacing: 1, LimitedBy: limits.ByRate, Rate: rate}, refused(sluice.Rejections{Deadline: 3}), refusing, "Refuses 3/s: the calls would have to wait longer than they may; longer deadlines or fewer calls would help (last error: no time); 1 call waits for the rate of 5/s."},
 		"slow rate":           {sluice.Stats{Pacing: 1, LimitedBy: limits.ByRate, Rate: sluice.Rate{Count: 2, Per: time.Minute}}, flow{over: 10 * time.Second}, waiting, "1 call waits for the rate of 2/m; a higher rate would help, if the server grants it."},
-		"one in 100":          {held(limits.ByRate), flow{over: time.Second, leaving: 300, refused: 3, reasons: sluice.Refusals{QueueFull: 3}}, refusing, "Refuses 3/s: the queue is as long as MaxWaiting allows; fewer callers or a larger MaxWaiting would help; 12 calls wait for the rate of 5/s."},
-		"one in 101":          {held(limits.ByRate), flow{over: time.Second, leaving: 303, refused: 3, reasons: sluice.Refusals{QueueFull: 3}}, waiting, "12 calls wait for the rate of 5/s; a higher rate would help, if the server grants it; it refuses 3/s (queue full)."},
-		"paused, refusing":    {sluice.Stats{PausedUntil: noon.Add(time.Minute)}, refused(sluice.Refusals{Deadline: 3}), paused, "No call waits; the next would wait for the pause, until 12:01:00 (1 min); it refuses 3/s (deadline)."},
+		"one in 100":          {held(limits.ByRate), flow{over: time.Second, leaving: 300, refused: 3, reasons: sluice.Rejections{QueueFull: 3}}, refusing, "Refuses 3/s: the queue is as long as MaxWaiting allows; fewer callers or a larger MaxWaiting would help; 12 calls wait for the rate of 5/s."},
+		"one in 101":          {held(limits.ByRate), flow{over: time.Second, leaving: 303, refused: 3, reasons: sluice.Rejections{QueueFull: 3}}, waiting, "12 calls wait for the rate of 5/s; a higher rate would help, if the server grants it; it refuses 3/s (queue full)."},
+		"paused, refusing":    {sluice.Stats{PausedUntil: noon.Add(time.Minute)}, refused(sluice.Rejections{Deadline: 3}), paused, "No call waits; the next would wait for the pause, until 12:01:00 (1 min); it refuses 3/s (deadline)."},
 	} {
 		t.Run(name, func(t *testing.T) {
 			state, got := why(c.stats, c.flow, noon)
@@ -83,7 +83,7 @@ func TestWhy(t *testing.T) {
 			}
 		})
 	}
-	for reason := range (sluice.Refusals{}).All() {
+	for reason := range (sluice.Rejections{}).All() {
 		if refusals[reason] == "" {
 			t.Errorf("no text for %q", reason)
 		}
@@ -97,7 +97,7 @@ func TestWhy_Properties(t *testing.T) {
 		"", limits.ByRate, limits.ByConcurrency, limits.ByPause, limits.ByRetryBudget, limits.ByLearned,
 		limits.BySlowStart, limits.ByBackoff, limits.BySemaphore, limits.ByParent, "limit x\ny",
 	}
-	property := func(pacing, inFlight uint8, cause uint8, pause int16, phase bool, pace, proven, refuted float64, leaving float64, r sluice.Refusals) bool {
+	property := func(pacing, inFlight uint8, cause uint8, pause int16, phase bool, pace, proven, refuted float64, leaving float64, r sluice.Rejections) bool {
 		s := sluice.Stats{Pacing: int64(pacing % 4), InFlight: int64(inFlight % 3)}
 		if s.Pacing > 0 {
 			s.LimitedBy = causes[int(cause)%len(causes)]
@@ -106,7 +106,7 @@ func TestWhy_Properties(t *testing.T) {
 			s.PausedUntil, s.PausedWhy = noon.Add(time.Duration(pause)*time.Second), "line\nbreak"
 		}
 		if phase {
-			s.Learned = &sluice.Learned{Pace: pace, Proven: proven, Refuted: refuted}
+			s.Learned = &sluice.Learned{Pace: pace, AcceptedRate: proven, ThrottledRate: refuted}
 		}
 		st, text := why(s, flow{over: time.Second, leaving: leaving, refused: 1, reasons: r}, noon)
 		waits := strings.Contains(text, "call waits") || strings.Contains(text, "calls wait")

@@ -18,7 +18,7 @@ func BenchmarkObserve(b *testing.B) {
 	}
 	b.ReportAllocs()
 	for b.Loop() {
-		o.Observe(sluice.Event{Kind: sluice.EventGranted, Gate: "example.com", N: 1, Wait: time.Millisecond})
+		o.Observe(sluice.Event{Kind: sluice.EventAdmitted, Gate: "example.com", N: 1, Wait: time.Millisecond})
 		o.Observe(sluice.Event{Kind: sluice.EventReleased, Gate: "example.com", N: 1, Held: time.Second})
 	}
 }

@@ -24,7 +24,7 @@ func Example() {
 
 	hosts, _ := sluice.NewKeyed(func(host string) (*sluice.Gate, error) {
 		return sluice.New(sluice.Config{Name: host, Concurrency: 1, Observer: metrics.Observe})
-	}, sluice.KeyedConfig{})
+	})
 	ctx := context.Background()
 	for _, host := range []string{"a.example", "b.example", "c.example", "d.example"} {
 		hosts.Use(host, func(gate *sluice.Gate) error {
@@ -41,7 +41,7 @@ func Example() {
 	}
 	var lines []string
 	for _, m := range collected.ScopeMetrics[0].Metrics {
-		if refused, ok := m.Data.(metricdata.Sum[int64]); ok && m.Name == "sluice.refused_calls" {
+		if refused, ok := m.Data.(metricdata.Sum[int64]); ok && m.Name == "sluice.rejected_calls" {
 			for _, p := range refused.DataPoints {
 				lines = append(lines, fmt.Sprint(p.Value, " ", m.Unit, " ", p.Attributes.Encoded(attribute.DefaultEncoder())))
 			}

@@ -25,17 +25,17 @@ func TestObserver_LearnedByAGate(t *testing.T) {
 			g.Do(bg, func(context.Context) error {
 				time.Sleep(100 * time.Millisecond)
 				if i == 19 {
-					return sluice.RetryAfter(errors.New("429"), time.Second)
+					return sluice.ThrottledFor(errors.New("429"), time.Second)
 				}
 				return nil
 			})
 		}
 		got, l := e.collect(t), g.Stats().Learned
 		for name, want := range map[string]string{
-			"sluice.learned.refusals {call} sluice.gate.name=api,sluice.unit=calls":               "1 up and down",
+			"sluice.learned.throttled {call} sluice.gate.name=api,sluice.unit=calls":              "1 up and down",
 			"sluice.blocked_gates {gate} sluice.gate.name=api":                                    "1 up and down",
 			"sluice.learned.pace 1/s sluice.gate.name=api,sluice.unit=calls":                      fmt.Sprint(l.Pace, " up and down"),
-			"sluice.learned.changes {change} sluice.gate.name=api,sluice.learned.reason=" + l.Why: fmt.Sprint(l.Changes),
+			"sluice.learned.updates {change} sluice.gate.name=api,sluice.learned.reason=" + l.Why: fmt.Sprint(l.Updates),
 		} {
 			if got[name] != want {
 				t.Errorf("%s is %q, want %s", name, got[name], want)

@@ -12,18 +12,18 @@
 //	sluice.active_calls     up-down counter, {call}: calls in flight
 //	sluice.admitted_calls   counter, {call}: admitted calls
 //	sluice.queued_calls     counter, {call}: calls that had to wait
-//	sluice.refused_calls    counter, {call}: refused calls; error.type is the reason, such as "deadline"
+//	sluice.rejected_calls    counter, {call}: refused calls; error.type is the reason, such as "deadline"
 //	sluice.retries          counter, {retry}: retries
 //	sluice.pauses           counter, {pause}: pauses, and extensions of a pause
-//	sluice.learned.changes  counter, {change}: how often a gate changed its mind about the limit of the server; sluice.learned.reason is why
+//	sluice.learned.updates  counter, {change}: how often a gate changed its mind about the limit of the server; sluice.learned.reason is why
 //
 // With Config.Gates there are also these, which cost calls nothing:
 //
 //	sluice.waiting_calls    up-down counter, {call}: calls that wait
 //	sluice.oldest_wait      gauge, s: how long the call has waited that has waited longest; the histogram has only calls that do not wait any more
 //	sluice.limited_gates    up-down counter, {gate}: 1 while calls wait; sluice.limited_by is what the first of them waits for
-//	sluice.rate             gauge, 1/s: rate in force
-//	sluice.concurrency      up-down counter, {call}: most calls in flight, in force
+//	sluice.rate             gauge, 1/s: rate that applies
+//	sluice.concurrency      up-down counter, {call}: most calls in flight, that applies
 //	sluice.paused_gates     up-down counter, {gate}: 1 while the gate is paused
 //	sluice.pause.left       gauge, s: time until the pause ends
 //	sluice.retry.tokens     up-down counter, {token}: tokens in the retry budget
@@ -32,14 +32,14 @@
 // [sluice.Learned], these. All but the last have the attribute sluice.unit. A value that a
 // gate does not have is left out:
 //
-//	sluice.learned.pace          up-down counter, 1/s: pace at which calls leave
+//	sluice.learned.pace          up-down counter, 1/s: pace at which calls start
 //	sluice.learned.rate          up-down counter, 1/s: rate that the server is believed to grant
-//	sluice.learned.proven_rate   up-down counter, 1/s: lower bound of that rate
-//	sluice.learned.refuted_rate  up-down counter, 1/s: upper bound of that rate
+//	sluice.learned.accepted_rate   up-down counter, 1/s: lower bound of that rate
+//	sluice.learned.throttled_rate  up-down counter, 1/s: upper bound of that rate
 //	sluice.learned.share         up-down counter, 1: part of the limit that the gate may use, with sluice.Adaptive.Peers
 //	sluice.learned.peers         up-down counter, {gate}: gates that share the limit, this one included; 0 while the others cannot be reached
 //	sluice.learned.concurrency   up-down counter, {call}: bound of the calls in flight
-//	sluice.learned.refusals      up-down counter, {call}: calls that the server refused; it falls when a Keyed forgets a gate
+//	sluice.learned.throttled      up-down counter, {call}: calls that the server refused; it falls when a Keyed forgets a gate
 //	sluice.blocked_gates         up-down counter, {gate}: 1 while the server grants nothing
 //
 // For a sluicehttp.Transport there are also these. The first one needs Config.OnAttempt of
@@ -47,7 +47,7 @@
 //
 //	sluice.responses         counter, {response}: http.response.status_code is the status; without a response error.type is "no_response"
 //	sluice.server.limit      gauge: limit that the server publishes; it has sluice.limit.name and sluice.limit.unit
-//	sluice.server.remaining  gauge: what remains of it, as of the last response
+//	sluice.server.remaining  gauge: the remaining quota of it, as of the last response
 //
 // A call is included as 1 whatever it costs. Gates with the same name are added up. A call that
 // need not wait takes about 0.8 µs more, and no memory.

@@ -154,8 +154,8 @@ func (meter) Float64Histogram(string, ...metric.Float64HistogramOption) (metric.
 func TestObserver_Observe_Allocs(t *testing.T) {
 	c := newExporter(t, sluiceotel.Config{})
 	n := testing.AllocsPerRun(100, func() {
-		c.Observe(sluice.Event{Kind: sluice.EventGranted, Gate: "g", N: 1, Wait: time.Millisecond})
-		c.Observe(sluice.Event{Kind: sluice.EventRefused, Gate: "g", N: 1, Reason: "busy"})
+		c.Observe(sluice.Event{Kind: sluice.EventAdmitted, Gate: "g", N: 1, Wait: time.Millisecond})
+		c.Observe(sluice.Event{Kind: sluice.EventRejected, Gate: "g", N: 1, Reason: "busy"})
 		c.Observe(sluice.Event{Kind: sluice.EventReleased, Gate: "g", N: 1, Held: time.Second})
 	})
 	if n != 0 {
@@ -200,12 +200,12 @@ func TestObserver_Stress(t *testing.T) {
 					p.Release()
 				}
 				policy := sluice.RetryPolicy{Attempts: 2, Backoff: sluice.Constant(time.Millisecond)}
-				sluice.Retry(bg, g, policy, func(context.Context) error {
+				sluice.Retry(bg, g, func(context.Context) error {
 					if j%7 == 0 {
 						return errors.New("500")
 					}
 					return nil
-				})
+				}, policy)
 				if j == 100 {
 					e.collect(t)
 				}
@@ -215,13 +215,13 @@ func TestObserver_Stress(t *testing.T) {
 	wg.Wait()
 	got, s := e.collect(t), g.Stats()
 	for name, want := range map[string]string{
-		"sluice.queue.duration s sluice.gate.name=g":                           fmt.Sprint(s.Granted, ", "),
-		"sluice.call.duration s sluice.gate.name=g":                            fmt.Sprint(s.Granted, ", "),
-		"sluice.active_calls {call} sluice.gate.name=g":                        "0 up",
-		"sluice.retries {retry} sluice.gate.name=g":                            fmt.Sprint(s.Retried),
-		"sluice.refused_calls {call} error.type=busy,sluice.gate.name=g":       fmt.Sprint(s.Refused.Busy),
-		"sluice.refused_calls {call} error.type=deadline,sluice.gate.name=g":   fmt.Sprint(s.Refused.Deadline),
-		"sluice.refused_calls {call} error.type=queue_full,sluice.gate.name=g": fmt.Sprint(s.Refused.QueueFull),
+		"sluice.queue.duration s sluice.gate.name=g":                            fmt.Sprint(s.Admitted, ", "),
+		"sluice.call.duration s sluice.gate.name=g":                             fmt.Sprint(s.Admitted, ", "),
+		"sluice.active_calls {call} sluice.gate.name=g":                         "0 up",
+		"sluice.retries {retry} sluice.gate.name=g":                             fmt.Sprint(s.Retried),
+		"sluice.rejected_calls {call} error.type=busy,sluice.gate.name=g":       fmt.Sprint(s.Rejected.Busy),
+		"sluice.rejected_calls {call} error.type=deadline,sluice.gate.name=g":   fmt.Sprint(s.Rejected.Deadline),
+		"sluice.rejected_calls {call} error.type=queue_full,sluice.gate.name=g": fmt.Sprint(s.Rejected.QueueFull),
 	} {
 		if v := got[name]; v == "" || !strings.HasPrefix(v, want) {
 			t.Errorf("%s is %q, want %s", name, v, want)

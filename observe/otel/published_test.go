@@ -17,7 +17,7 @@ func TestObserver_OfATransport(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := sluicetest.NewServer(sluicetest.Host("a.test",
 			sluicetest.On(2, sluicetest.Status(503)),
-			sluicetest.Enforce(sluicetest.Limit{Quota: 10, Window: time.Minute, Family: sluicetest.GitHub}),
+			sluicetest.Enforce(sluicetest.Limit{Quota: 10, Window: time.Minute, HeaderStyle: sluicetest.GitHub}),
 		))
 		defer srv.Close()
 		var rt *sluicehttp.Transport

@@ -16,7 +16,7 @@ import (
 // event of the span that is in the context of the call, if that span is recorded.
 //
 //	sluice.waited   it may leave, but had to wait: message is such as "waited 3.2s for the rate"
-//	sluice.refused  it may not leave: message is the error, error.type the reason, such as "deadline"
+//	sluice.rejected  it may not leave: message is the error, error.type the reason, such as "deadline"
 //	sluice.retried  another attempt follows: message is such as "attempt 2 in 1.5s: 503 Service Unavailable"
 //
 // All have the attribute sluice.gate.name. The first one also has sluice.wait, in seconds,
@@ -25,7 +25,7 @@ import (
 //
 // One observer can serve any number of gates, and is safe for use by multiple goroutines:
 //
-//	Observer: observe.All(metrics.Observe, sluiceotel.Spans())
+//	Observer: observe.Multi(metrics.Observe, sluiceotel.Spans())
 //
 // If several calls with one span wait at one gate, the last that began to wait says what
 // all of them wait for.
@@ -53,7 +53,7 @@ func (s *spans) observe(e sluice.Event) {
 	at := place{in.TraceID(), in.SpanID(), e.Gate}
 	if !span.IsRecording() {
 		// It may have ended while the call waited.
-		if e.Kind == sluice.EventGranted || e.Kind == sluice.EventRefused {
+		if e.Kind == sluice.EventAdmitted || e.Kind == sluice.EventRejected {
 			s.take(at)
 		}
 		return
@@ -61,15 +61,15 @@ func (s *spans) observe(e sluice.Event) {
 	switch e.Kind {
 	case sluice.EventQueued:
 		s.waiting.Store(at, e.LimitedBy)
-	case sluice.EventGranted:
+	case sluice.EventAdmitted:
 		by := s.take(at)
 		if e.Wait > 0 {
 			add(span, "sluice.waited", e.Gate, waited(e.Wait, by),
 				attribute.Float64("sluice.wait", e.Wait.Seconds()), attribute.String("sluice.limited_by", string(by)))
 		}
-	case sluice.EventRefused:
+	case sluice.EventRejected:
 		s.take(at)
-		add(span, "sluice.refused", e.Gate, fmt.Sprint(e.Err), attribute.String("error.type", e.Reason))
+		add(span, "sluice.rejected", e.Gate, fmt.Sprint(e.Err), attribute.String("error.type", e.Reason))
 	case sluice.EventRetried:
 		add(span, "sluice.retried", e.Gate, fmt.Sprintf("attempt %d in %v: %v", e.Attempt+1, roughly(e.Wait), e.Err))
 	}

@@ -74,15 +74,15 @@ func TestSpans(t *testing.T) {
 		{"refused", sluice.Config{Rate: second}, func(ctx context.Context, g *sluice.Gate) {
 			g.Do(ctx, sleep(0))
 			g.AcquireWithin(ctx, 1, time.Second)
-		}, []string{"sluice.refused api: sluice: api: would have to wait 3.2s for the rate of 1/3.2s, 1s were allowed"}},
+		}, []string{"sluice.rejected api: sluice: api: would have to wait 3.2s for the rate of 1/3.2s, 1s were allowed"}},
 		{"retried", sluice.Config{}, func(ctx context.Context, g *sluice.Gate) {
 			n := 0
-			sluice.Retry(ctx, g, sluice.RetryPolicy{Backoff: sluice.Constant(1500 * time.Millisecond)}, func(context.Context) error {
+			sluice.Retry(ctx, g, func(context.Context) error {
 				if n++; n == 1 {
 					return errors.New("503 Service Unavailable")
 				}
 				return nil
-			})
+			}, sluice.RetryPolicy{Backoff: sluice.Constant(1500 * time.Millisecond)})
 		}, []string{"sluice.retried api: attempt 2 in 1.5s: 503 Service Unavailable"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -118,7 +118,7 @@ func TestSpans_OfAParent(t *testing.T) {
 
 // What a call waits for is discarded when it no longer waits, also if its span has ended by then.
 func TestSpans_EndedMeanwhile(t *testing.T) {
-	for _, end := range []sluice.Event{{Kind: sluice.EventGranted, Wait: time.Second}, {Kind: sluice.EventRefused}} {
+	for _, end := range []sluice.Event{{Kind: sluice.EventAdmitted, Wait: time.Second}, {Kind: sluice.EventRejected}} {
 		observe := sluiceotel.Spans()
 		span := &fakeSpan{recording: true}
 		ctx := trace.ContextWithSpan(bg, span)
@@ -127,7 +127,7 @@ func TestSpans_EndedMeanwhile(t *testing.T) {
 		span.recording = false
 		send(end)
 		span.recording = true // so that what is left can be seen
-		send(sluice.Event{Kind: sluice.EventGranted, Wait: time.Second})
+		send(sluice.Event{Kind: sluice.EventAdmitted, Wait: time.Second})
 		if want := []string{"waited 1s"}; !slices.Equal(span.messages, want) {
 			t.Errorf("after %v: got %q, want %q", end.Kind, span.messages, want)
 		}
@@ -170,8 +170,8 @@ func TestSpans_LeavesTheContextAlone(t *testing.T) {
 	})
 	if n := testing.AllocsPerRun(100, func() {
 		observe(sluice.Event{Kind: sluice.EventQueued, Context: bg, LimitedBy: limits.ByRate})
-		observe(sluice.Event{Kind: sluice.EventGranted, Context: bg, Wait: time.Second})
-		observe(sluice.Event{Kind: sluice.EventRefused})
+		observe(sluice.Event{Kind: sluice.EventAdmitted, Context: bg, Wait: time.Second})
+		observe(sluice.Event{Kind: sluice.EventRejected})
 	}); n > 0 {
 		t.Errorf("%v allocations without a span", n)
 	}

@@ -307,7 +307,7 @@ func TestScrape_CheckMetrics(t *testing.T) {
 			g.Do(bg, func(context.Context) error {
 				time.Sleep(100 * time.Millisecond)
 				if i == 19 {
-					return sluice.RetryAfter(errors.New("429"), time.Second)
+					return sluice.ThrottledFor(errors.New("429"), time.Second)
 				}
 				return nil
 			})
@@ -357,7 +357,7 @@ func TestDashboard_NoValue(t *testing.T) {
 	}
 	// What has series in a program with nothing but Config.Observer.
 	c := mustNew(t, sluiceprom.Config{})
-	c.Observe(sluice.Event{Kind: sluice.EventGranted, Gate: "g", N: 1})
+	c.Observe(sluice.Event{Kind: sluice.EventAdmitted, Gate: "g", N: 1})
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(c)
 	families, err := registry.Gather()

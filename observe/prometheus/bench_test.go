@@ -24,7 +24,7 @@ func BenchmarkObserve(b *testing.B) {
 	}
 	b.ReportAllocs()
 	for b.Loop() {
-		c.Observe(sluice.Event{Kind: sluice.EventGranted, Gate: "example.com", N: 1, Wait: time.Millisecond})
+		c.Observe(sluice.Event{Kind: sluice.EventAdmitted, Gate: "example.com", N: 1, Wait: time.Millisecond})
 		c.Observe(sluice.Event{Kind: sluice.EventReleased, Gate: "example.com", N: 1, Held: time.Second})
 	}
 }
@@ -46,7 +46,7 @@ func BenchmarkScrape(b *testing.B) {
 			for i := range hosts {
 				host := fmt.Sprintf("host-%05d.example.com:443", i)
 				gates.Use(host, func(g *sluice.Gate) error {
-					metrics.Observe(sluice.Event{Kind: sluice.EventGranted, Gate: host, N: 1})
+					metrics.Observe(sluice.Event{Kind: sluice.EventAdmitted, Gate: host, N: 1})
 					return g.Do(context.Background(), func(context.Context) error { return nil })
 				})
 			}

@@ -81,7 +81,7 @@ func TestDashboard_Metrics(t *testing.T) {
 	}
 	implied := []string{
 		"sluice_calls_queued_total", "sluice_pauses_total", "sluice_paused", "sluice_blocked", "sluice_learned_rate",
-		"sluice_learned_concurrency", "sluice_learned_refusals", "sluice_learned_changes_total",
+		"sluice_learned_concurrency", "sluice_learned_throttled", "sluice_learned_updates_total",
 	}
 	for metric := range there {
 		if !strings.Contains(board, metric) && !slices.Contains(implied, metric) {
@@ -191,7 +191,7 @@ func busyProgram(t *testing.T) (address string) {
 type onlyOne struct{}
 
 func (onlyOne) Exchange(context.Context, string, peers.Report) (peers.Reply, error) {
-	return peers.Reply{Peers: 1, Part: peers.Whole, Due: peers.Whole}, nil
+	return peers.Reply{Peers: 1, Share: peers.Whole, Due: peers.Whole}, nil
 }
 
 // startPrometheus starts a Prometheus that scrapes target, with the alerts. The function

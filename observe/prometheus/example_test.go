@@ -24,7 +24,7 @@ func Example() {
 
 	hosts, _ := sluice.NewKeyed(func(host string) (*sluice.Gate, error) {
 		return sluice.New(sluice.Config{Name: host, Concurrency: 1, Observer: metrics.Observe})
-	}, sluice.KeyedConfig{})
+	})
 	for _, host := range []string{"a.example", "b.example", "c.example", "d.example"} {
 		hosts.Use(host, func(gate *sluice.Gate) error {
 			return gate.Do(context.Background(), func(context.Context) error {
@@ -45,7 +45,7 @@ func Example() {
 	// sluice_call_duration_seconds_count{gate="a.example"} 1
 	// sluice_call_duration_seconds_count{gate="b.example"} 1
 	// sluice_call_duration_seconds_count{gate="other"} 2
-	// sluice_calls_refused_total{gate="a.example",reason="busy"} 1
-	// sluice_calls_refused_total{gate="b.example",reason="busy"} 1
-	// sluice_calls_refused_total{gate="other",reason="busy"} 2
+	// sluice_calls_rejected_total{gate="a.example",reason="busy"} 1
+	// sluice_calls_rejected_total{gate="b.example",reason="busy"} 1
+	// sluice_calls_rejected_total{gate="other",reason="busy"} 2
 }

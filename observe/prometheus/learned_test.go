@@ -24,24 +24,24 @@ func TestCollector_LearnedByAGate(t *testing.T) {
 			g.Do(bg, func(context.Context) error {
 				time.Sleep(100 * time.Millisecond)
 				if i == 19 {
-					return sluice.RetryAfter(errors.New("429"), time.Second)
+					return sluice.ThrottledFor(errors.New("429"), time.Second)
 				}
 				return nil
 			})
 		}
 		got, l := gather(t, c), g.Stats().Learned
 		for name, want := range map[string]float64{
-			"learned_refusals api calls":         1,
+			"learned_throttled api calls":        1,
 			"blocked api":                        1,
-			"learned_changes_total api " + l.Why: float64(l.Changes),
+			"learned_updates_total api " + l.Why: float64(l.Updates),
 			"learned_pace api calls":             l.Pace,
-			"learned_refuted_rate api calls":     l.Refuted,
+			"learned_throttled_rate api calls":   l.ThrottledRate,
 		} {
 			if v, ok := got[name]; !ok && want != 0 || v != want {
 				t.Errorf("%s is %v, %v, want %v", name, v, ok, want)
 			}
 		}
-		if l.Changes == 0 {
+		if l.Updates == 0 {
 			t.Errorf("the gate has learned nothing: %v", l)
 		}
 		for name := range got {

@@ -69,7 +69,7 @@ func gather(t *testing.T, c prometheus.Collector) map[string]float64 {
 func TestConfig_Buckets_LongWaits(t *testing.T) {
 	c := mustNew(t, sluiceprom.Config{})
 	for i := range 30 {
-		c.Observe(sluice.Event{Kind: sluice.EventGranted, Gate: "g", N: 1, Wait: time.Duration(i+1) * 30 * time.Second})
+		c.Observe(sluice.Event{Kind: sluice.EventAdmitted, Gate: "g", N: 1, Wait: time.Duration(i+1) * 30 * time.Second})
 	}
 	want := map[float64]uint64{30: 1, 60: 2, 300: 10, 900: 30, 3600: 30}
 	registry := prometheus.NewPedanticRegistry()
@@ -119,8 +119,8 @@ func TestNew_BadInput(t *testing.T) {
 func TestCollector_Observe_Allocs(t *testing.T) {
 	c := mustNew(t, sluiceprom.Config{})
 	n := testing.AllocsPerRun(100, func() {
-		c.Observe(sluice.Event{Kind: sluice.EventGranted, Gate: "g", N: 1, Wait: time.Millisecond})
-		c.Observe(sluice.Event{Kind: sluice.EventRefused, Gate: "g", N: 1, Reason: "busy"})
+		c.Observe(sluice.Event{Kind: sluice.EventAdmitted, Gate: "g", N: 1, Wait: time.Millisecond})
+		c.Observe(sluice.Event{Kind: sluice.EventRejected, Gate: "g", N: 1, Reason: "busy"})
 		c.Observe(sluice.Event{Kind: sluice.EventReleased, Gate: "g", N: 1, Held: time.Second})
 	})
 	if n != 0 {
@@ -154,12 +154,12 @@ func TestCollector_Stress(t *testing.T) {
 					}
 				}
 				policy := sluice.RetryPolicy{Attempts: 2, Backoff: sluice.Constant(time.Millisecond)}
-				sluice.Retry(bg, g, policy, func(context.Context) error {
+				sluice.Retry(bg, g, func(context.Context) error {
 					if j%7 == 0 {
 						return errors.New("500")
 					}
 					return nil
-				})
+				}, policy)
 				if j == 100 {
 					testutil.CollectAndCount(c)
 				}
@@ -171,8 +171,8 @@ func TestCollector_Stress(t *testing.T) {
 	for _, g := range all {
 		s := g.Stats()
 		for name, want := range map[string]uint64{
-			"queue_duration_seconds ": s.Granted,
-			"call_duration_seconds ":  s.Granted,
+			"queue_duration_seconds ": s.Admitted,
+			"call_duration_seconds ":  s.Admitted,
 			"calls_in_flight ":        0,
 			"retries_total ":          s.Retried,
 		} {
@@ -181,10 +181,10 @@ func TestCollector_Stress(t *testing.T) {
 			}
 		}
 		refused := map[string]uint64{
-			"busy": s.Refused.Busy, "deadline": s.Refused.Deadline, "queue_full": s.Refused.QueueFull,
+			"busy": s.Rejected.Busy, "deadline": s.Rejected.Deadline, "queue_full": s.Rejected.QueueFull,
 		}
 		for reason, want := range refused {
-			if v := got["calls_refused_total "+s.Name+" "+reason]; v != float64(want) || want == 0 {
+			if v := got["calls_rejected_total "+s.Name+" "+reason]; v != float64(want) || want == 0 {
 				t.Errorf("%s: %s is %v, want %d", s.Name, reason, v, want)
 			}
 		}

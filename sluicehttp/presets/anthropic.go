@@ -8,7 +8,7 @@ import (
 	"github.com/sluice-go/sluice/sluicehttp"
 )
 
-// ForAnthropic returns a Config for the API of Anthropic, also behind a gateway. Each model
+// Anthropic returns a Config for the API of Anthropic, also behind a gateway. Each model
 // has a gate, because limits are those of a model: its key is the host and the name of the
 // model. The limits of requests, tokens, input and output that the headers publish are
 // honored. Requests to /messages may be sent twice. An overload is a throttle, whatever its
@@ -16,7 +16,7 @@ import (
 //
 // The Usage settles with the usage of a message or of the events of its stream. Input that
 // was read from a cache is not counted, as at Anthropic.
-func ForAnthropic() sluicehttp.Config {
+func Anthropic() sluicehttp.Config {
 	var outputs average
 	return sluicehttp.Config{
 		Key:        hostAndModel,

@@ -10,13 +10,13 @@ import (
 	"github.com/sluice-go/sluice/sluicehttp/ratelimit"
 )
 
-// ForAtlassian returns a Config for the REST APIs of Jira and Confluence in the cloud. Each endpoint
+// Atlassian returns a Config for the REST APIs of Jira and Confluence in the cloud. Each endpoint
 // has a gate, because the limits of a second are those of an endpoint: its key is the host, the
 // method and the path without ids and keys, but with the tenant. A quota of an hour that is used up
 // pauses all of the host, and the next hour is waited for: up to 2 hours.
 //
 // POSTs that only search or read, such as to /search/jql, may be sent twice.
-func ForAtlassian() sluicehttp.Config {
+func Atlassian() sluicehttp.Config {
 	return sluicehttp.Config{
 		Key:        atlassianEndpoint,
 		Idempotent: func(req *http.Request, _ []byte) bool { return toModel(req, atlassianReads...) },

@@ -7,16 +7,16 @@ import (
 	"github.com/sluice-go/sluice/sluicehttp"
 )
 
-// ForAWS returns a Config for the APIs of Amazon Web Services and compatible ones, such as
+// AWS returns a Config for the APIs of Amazon Web Services and compatible ones, such as
 // other object stores. Throttles are recognized whatever their status, see sluicehttp.AWS.
 // They slow down all requests to the host, and are sent again by the transport, as are other
 // failures of a GET or PUT; the rest is left to the SDK, which knows what may be repeated
-// and signs it anew. A signature expires after 5 minutes, so no attempt begins later than 4
+// and signs it again. A signature expires after 5 minutes, so no attempt begins later than 4
 // minutes after the first, nor after a longer wait than 1 minute.
 //
 // AWS publishes no limits. A Gate.Rate that is near that of the service, such as the
 // capacity of a table, avoids most throttles.
-func ForAWS() sluicehttp.Config {
+func AWS() sluicehttp.Config {
 	return sluicehttp.Config{
 		Inspect: sluicehttp.AWS,
 		Retry:   sluice.RetryPolicy{MaxServerWait: time.Minute, MaxElapsed: 4 * time.Minute},

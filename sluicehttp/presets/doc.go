@@ -1,7 +1,7 @@
 // Package presets has a [sluicehttp.Config] for each of some providers, with what their
 // servers and SDKs need. Each is plain data that a program may change:
 //
-//	cfg := presets.ForOpenAI()
+//	cfg := presets.OpenAI()
 //	cfg.Gate.Concurrency = 64
 //	transport, err := sluicehttp.New(nil, cfg)
 //	…
@@ -10,17 +10,17 @@
 // No limit of an account is set in advance: the headers of the responses show them.
 //
 //	              limits of      tokens   retries of POST     also
-//	ForOpenAI     each model     yes      calls to a model    no retry without credit
-//	ForAnthropic  each model     yes      calls to a model    overload, spend limit
-//	ForGemini     each model     –        calls to a model    Vertex AI
-//	ForGitHub     each resource  –        –                   secondary limits, waits of 2 h
-//	ForAWS        each host      –        those of the SDK    throttles with status 400 and 503
-//	ForSlack      each method    –        methods that read   channels of chat.postMessage
-//	ForDiscord    each route     –        messages with a     channels, guilds, webhooks
+//	OpenAI     each model     yes      calls to a model    no retry without credit
+//	Anthropic  each model     yes      calls to a model    overload, spend limit
+//	Gemini     each model     –        calls to a model    Vertex AI
+//	GitHub     each resource  –        –                   secondary limits, waits of 2 h
+//	AWS        each host      –        those of the SDK    throttles with status 400 and 503
+//	Slack      each method    –        methods that read   channels of chat.postMessage
+//	Discord    each route     –        messages with a     channels, guilds, webhooks
 //	                                      nonce
-//	ForX          each endpoint  –        –                   waits of 15 min
-//	ForAtlassian  each endpoint  –        searches            quotas of an hour, waits of 2 h
-//	ForGraphQL    each host      –        queries             Shopify, Linear and others
+//	X          each endpoint  –        –                   waits of 15 min
+//	Atlassian  each endpoint  –        searches            quotas of an hour, waits of 2 h
+//	GraphQL    each host      –        queries             Shopify, Linear and others
 //
 // Other APIs need none: a Transport recognizes them, see docs/429.md, which has a table of APIs.
 //
@@ -47,15 +47,15 @@
 //
 // A request to a model is estimated before it leaves, without a tokenizer:
 //
-//	input    a token for each 3.5 bytes of text in the JSON, and 3 for each text; English
-//	         has some 4 bytes per token. 1,000 for each encoded image or file
+//	input    a token for every 3.5 bytes of text in the JSON, and 3 for each text; English
+//	         has about 4 bytes per token. 1,000 for each encoded image or file
 //	output   the maximum that the request states, for OpenAI times n; without one, twice the
 //	         average of the last responses, 1,000 before the first. For Anthropic, which
 //	         does not count the maximum, at most that, but not less than 1,000 if the
 //	         maximum is not
 //
-// A call that takes less leaves some tokens in reserve, and one that takes more may be refused,
-// so these estimates are rather too high. If calls are refused although enough remained for
+// A call that takes less leaves some tokens in reserve, and one that takes more may be throttled,
+// so these estimates are rather too high. If calls are throttled although enough remained for
 // their estimate, later ones are taken to need more. [WithTokenizer] counts the input exactly.
 // What the response says was used corrects the estimate.
 package presets

@@ -13,13 +13,13 @@ var geminiModels = []string{
 	":batchEmbedContents", ":predict", ":rawPredict", ":streamRawPredict",
 }
 
-// ForGemini returns a Config for the Gemini API and for the models of Vertex AI. Each model has a
+// Gemini returns a Config for the Gemini API and for the models of Vertex AI. Each model has a
 // gate, because limits are those of a model: its key is the host and the name of the model.
 // Requests to a model may be sent twice. A 429 says when to retry, see sluicehttp.Google.
 //
 // LLM tokens are not estimated: Google publishes no limits in headers that an estimate could be
 // compared with.
-func ForGemini() sluicehttp.Config {
+func Gemini() sluicehttp.Config {
 	return sluicehttp.Config{
 		Key:        hostAndGemini,
 		Idempotent: func(req *http.Request, _ []byte) bool { return toModel(req, geminiModels...) },

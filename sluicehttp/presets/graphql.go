@@ -10,13 +10,13 @@ import (
 	"github.com/sluice-go/sluice/sluicehttp"
 )
 
-// ForGraphQL returns a Config for APIs that speak GraphQL, such as those of Shopify, Linear and
+// GraphQL returns a Config for APIs that speak GraphQL, such as those of Shopify, Linear and
 // Monday. Queries may be sent twice although they are POSTs; mutations, subscriptions, and queries
 // of which only the hash is sent may not. How such servers throttle is recognized anyway if
 // "graphql" is in the path, see sluicehttp.GraphQL.
 //
-// For GitHub, see ForGitHub.
-func ForGraphQL() sluicehttp.Config {
+// For GitHub, see GitHub.
+func GraphQL() sluicehttp.Config {
 	return sluicehttp.Config{Idempotent: onlyQueries}
 }
 

@@ -16,7 +16,7 @@ var (
 	openAIModels  = append([]string{"/embeddings", "/moderations"}, openAIWriters...)
 )
 
-// ForOpenAI returns a Config for the API of OpenAI and for servers that are compatible with
+// OpenAI returns a Config for the API of OpenAI and for servers that are compatible with
 // it, such as those of Azure, Groq and vLLM. Each model has a gate, because limits are those
 // of a model: its key is the host and the name of the model, at Azure of the deployment. The
 // limits of requests and of tokens that the headers publish are honored. Requests to a model may
@@ -24,7 +24,7 @@ var (
 //
 // The Usage settles with usage.total_tokens, which a stream of chat completions sends only
 // with stream_options.include_usage; otherwise the estimate stays.
-func ForOpenAI() sluicehttp.Config {
+func OpenAI() sluicehttp.Config {
 	var outputs average
 	return sluicehttp.Config{
 		Key:        hostAndModel,

@@ -57,12 +57,12 @@ func TestForOpenAI_Cost(t *testing.T) {
 		`no JSON`:                                                                              1000,
 		``:                                                                                     1000,
 	} {
-		cfg := presets.ForOpenAI()
+		cfg := presets.OpenAI()
 		if got := cfg.Cost(post(t, chat, body), []byte(body)); !maps.Equal(got, sluice.Costs{"tokens": want}) {
 			t.Errorf("%.60s: %v, want %d", body, got, want)
 		}
 	}
-	cfg := presets.ForOpenAI()
+	cfg := presets.OpenAI()
 	body := `{"input":"` + thirty + `"}`
 	if got := cfg.Cost(post(t, embed, body), []byte(body)); got["tokens"] != 11 {
 		t.Errorf("an embedding, which has no output: %v", got)
@@ -86,9 +86,9 @@ func TestWithTokenizer(t *testing.T) {
 		chat:     {"tokens": 17},
 		messages: {"tokens": 17, "input": 7, "output": 10},
 	} {
-		cfg := presets.ForOpenAI()
+		cfg := presets.OpenAI()
 		if path == messages {
-			cfg = presets.ForAnthropic()
+			cfg = presets.Anthropic()
 		}
 		cfg = presets.WithTokenizer(cfg, func(got string, body []byte) int64 {
 			if !strings.HasSuffix(path, got) || string(body) != `{"max_tokens":10}` && string(body) != `{}` {
@@ -109,10 +109,10 @@ func TestWithTokenizer(t *testing.T) {
 			t.Errorf("a file: %v", got)
 		}
 	}
-	if cfg := presets.WithTokenizer(presets.ForAWS(), func(string, []byte) int64 { return 1 }); cfg.Cost != nil {
+	if cfg := presets.WithTokenizer(presets.AWS(), func(string, []byte) int64 { return 1 }); cfg.Cost != nil {
 		t.Error("AWS has a Cost")
 	}
-	if cfg := presets.WithTokenizer(presets.ForOpenAI(), nil); cfg.Cost(post(t, chat, ""), nil)["tokens"] != 1000 {
+	if cfg := presets.WithTokenizer(presets.OpenAI(), nil); cfg.Cost(post(t, chat, ""), nil)["tokens"] != 1000 {
 		t.Error("without a tokenizer there is no estimate")
 	}
 }
@@ -133,12 +133,12 @@ func TestForOpenAI_Usage(t *testing.T) {
 		3: {`{"choices":[{"delta":{}}],"usage":null}`, `{"choices":[],"usage":{"total_tokens":3}}`, `[DONE]`, ``},
 		4: {`{"type":"response.completed","response":{"id":"r","usage":{"input_tokens":1,"output_tokens":3,"total_tokens":4}}}`},
 	} {
-		if got := used(presets.ForOpenAI(), parts...); got["tokens"] != want {
+		if got := used(presets.OpenAI(), parts...); got["tokens"] != want {
 			t.Errorf("%q: %v, want %d", parts, got, want)
 		}
 	}
 	for _, part := range []string{``, `{}`, `{"usage":null}`, `{"usage":3}`, `{"usage":{"total_tokens":1`, `"usage"`, `{"usage":{"total_tokens":"x"}}`} {
-		if got := used(presets.ForOpenAI(), part); len(got) > 0 {
+		if got := used(presets.OpenAI(), part); len(got) > 0 {
 			t.Errorf("%q: %v", part, got)
 		}
 	}
@@ -146,7 +146,7 @@ func TestForOpenAI_Usage(t *testing.T) {
 
 // A request that states no maximum is expected to be twice the average.
 func TestForOpenAI_LearnsTheOutput(t *testing.T) {
-	cfg, other := presets.ForOpenAI(), presets.ForOpenAI()
+	cfg, other := presets.OpenAI(), presets.OpenAI()
 	for range 100 {
 		used(cfg, `{"usage":{"completion_tokens":50,"total_tokens":60}}`)
 	}
@@ -160,7 +160,7 @@ func TestForOpenAI_LearnsTheOutput(t *testing.T) {
 }
 
 func TestForAnthropic_CostAndUsage(t *testing.T) {
-	cfg := presets.ForAnthropic()
+	cfg := presets.Anthropic()
 	cost := func(most string) sluice.Costs {
 		body := page + thirty + `"}],"max_tokens":` + most + `}`
 		return cfg.Cost(post(t, messages, body), []byte(body))
@@ -190,7 +190,7 @@ func TestForAnthropic_CostAndUsage(t *testing.T) {
 }
 
 func TestPresets_Key(t *testing.T) {
-	openAI, github := presets.ForOpenAI().Key, presets.ForGitHub().Key
+	openAI, github := presets.OpenAI().Key, presets.GitHub().Key
 	for _, c := range []struct {
 		key             func(*http.Request) string
 		url, body, want string
@@ -213,21 +213,21 @@ func TestPresets_Key(t *testing.T) {
 
 func TestForOpenAI_Idempotent(t *testing.T) {
 	for url, want := range map[string]bool{chat: true, embed: true, "https://api.openai.com/v1/files": false, messages: false} {
-		if got := presets.ForOpenAI().Idempotent(post(t, url, ""), nil); got != want {
+		if got := presets.OpenAI().Idempotent(post(t, url, ""), nil); got != want {
 			t.Errorf("%s: %v", url, got)
 		}
 	}
-	if get, _ := http.NewRequest(http.MethodGet, chat, nil); presets.ForOpenAI().Idempotent(get, nil) {
+	if get, _ := http.NewRequest(http.MethodGet, chat, nil); presets.OpenAI().Idempotent(get, nil) {
 		t.Error("a GET of stored completions needs no such word")
 	}
-	if !presets.ForAnthropic().Idempotent(post(t, messages, ""), nil) {
+	if !presets.Anthropic().Idempotent(post(t, messages, ""), nil) {
 		t.Error("a message may be sent twice")
 	}
 }
 
 // A 429 says which limit it was.
 func TestForOpenAI_WhichLimit(t *testing.T) {
-	inspect := presets.ForOpenAI().Inspect
+	inspect := presets.OpenAI().Inspect
 	for body, want := range map[string]string{
 		`{"error":{"message":"Rate limit reached","type":"tokens","code":"rate_limit_exceeded"}}`:   "tokens",
 		`{"error":{"message":"Rate limit reached","type":"requests","code":"rate_limit_exceeded"}}`: "requests",
@@ -255,7 +255,7 @@ func TestForOpenAI_NoCreditIsFinal(t *testing.T) {
 			defer srv.Close()
 			base := srv.Transport()
 			defer base.CloseIdleConnections()
-			rt, err := sluicehttp.New(base, presets.ForOpenAI())
+			rt, err := sluicehttp.New(base, presets.OpenAI())
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -276,7 +276,7 @@ func TestForOpenAI_NoCreditIsFinal(t *testing.T) {
 // configuration: 300 calls at 500 per minute with a burst of 20 need 33.6 s. The first call is answered
 // before others leave, because its answer may show limits.
 func TestForOpenAI_WithoutHeaders(t *testing.T) {
-	for name, cfg := range map[string]sluicehttp.Config{"no configuration": {}, "ForOpenAI": presets.ForOpenAI()} {
+	for name, cfg := range map[string]sluicehttp.Config{"no configuration": {}, "ForOpenAI": presets.OpenAI()} {
 		for _, of := range []struct {
 			workers int
 			answer  time.Duration // how long the server works on a call that it has let through
@@ -335,9 +335,9 @@ func onTheWay(next http.Handler) http.Handler {
 // All presets are valid, and their own: a change of one does not change another.
 func TestPresets_AreConfigs(t *testing.T) {
 	for name, f := range map[string]func() sluicehttp.Config{
-		"ForOpenAI": presets.ForOpenAI, "ForAnthropic": presets.ForAnthropic, "ForGitHub": presets.ForGitHub, "ForAWS": presets.ForAWS,
-		"ForGemini": presets.ForGemini, "ForSlack": presets.ForSlack, "ForDiscord": presets.ForDiscord, "ForX": presets.ForX,
-		"ForAtlassian": presets.ForAtlassian, "ForGraphQL": presets.ForGraphQL,
+		"ForOpenAI": presets.OpenAI, "ForAnthropic": presets.Anthropic, "ForGitHub": presets.GitHub, "ForAWS": presets.AWS,
+		"ForGemini": presets.Gemini, "ForSlack": presets.Slack, "ForDiscord": presets.Discord, "ForX": presets.X,
+		"ForAtlassian": presets.Atlassian, "ForGraphQL": presets.GraphQL,
 	} {
 		cfg := f()
 		cfg.Gate.Concurrency, cfg.Retry.MaxServerWait = 64, time.Hour
@@ -352,12 +352,12 @@ func TestPresets_AreConfigs(t *testing.T) {
 
 // Requests and tokens are limited, and nothing is configured. A limit of one's own may be
 // added.
-func ExampleForOpenAI() {
+func ExampleOpenAI() {
 	srv := sluicetest.NewServer(sluicetest.Reply(200, `{"choices":[],"usage":{"total_tokens":12}}`,
 		"X-RateLimit-Limit-Tokens: 30000", "X-RateLimit-Remaining-Tokens: 29000", "X-RateLimit-Reset-Tokens: 2s"))
 	defer srv.Close()
 
-	cfg := presets.ForOpenAI()
+	cfg := presets.OpenAI()
 	cfg.Gate.Concurrency = 64
 	transport, err := sluicehttp.New(srv.Transport(), cfg)
 	if err != nil {
@@ -377,7 +377,7 @@ func ExampleForOpenAI() {
 }
 
 func TestPresets_Endpoints(t *testing.T) {
-	gemini, slack, discord, x, atlassian := presets.ForGemini().Key, presets.ForSlack().Key, presets.ForDiscord().Key, presets.ForX().Key, presets.ForAtlassian().Key
+	gemini, slack, discord, x, atlassian := presets.Gemini().Key, presets.Slack().Key, presets.Discord().Key, presets.X().Key, presets.Atlassian().Key
 	const slackAPI, json = "https://slack.com/api/", "application/json; charset=utf-8"
 	for _, c := range []struct {
 		key                   func(*http.Request) string
@@ -422,7 +422,7 @@ func TestPresets_Endpoints(t *testing.T) {
 			t.Errorf("%s %s %s: %q, want %q", c.method, c.url, c.in, got, c.want)
 		}
 	}
-	for _, key := range []func(*http.Request) string{slack, presets.ForOpenAI().Key} { // a body that cannot be read again
+	for _, key := range []func(*http.Request) string{slack, presets.OpenAI().Key} { // a body that cannot be read again
 		req := post(t, slackAPI+"chat.postMessage", `{"channel":"C1","model":"m"}`)
 		req.GetBody = nil
 		if got := key(req); strings.Contains(got, " ") {
@@ -434,14 +434,14 @@ func TestPresets_Endpoints(t *testing.T) {
 		}
 	}
 	azure := post(t, "https://x.openai.azure.com/openai/deployments/d/chat/completions?api-version=1", `{"model":"m"}`)
-	if got := presets.ForOpenAI().Key(azure); got != "https://x.openai.azure.com d" {
+	if got := presets.OpenAI().Key(azure); got != "https://x.openai.azure.com d" {
 		t.Errorf("a deployment: %q", got)
 	}
 }
 
 func TestPresets_Idempotent(t *testing.T) {
-	graphQL, slack, discord := presets.ForGraphQL(), presets.ForSlack(), presets.ForDiscord()
-	gemini, atlassian := presets.ForGemini(), presets.ForAtlassian()
+	graphQL, slack, discord := presets.GraphQL(), presets.Slack(), presets.Discord()
+	gemini, atlassian := presets.Gemini(), presets.Atlassian()
 	q := func(document string) string {
 		return fmt.Sprintf(`{"query":%q,"variables":{"a":"mutation { x }"}}`, document)
 	}
@@ -520,7 +520,7 @@ func TestForAtlassian_Quota(t *testing.T) {
 			defer srv.Close()
 			base := srv.Transport()
 			defer base.CloseIdleConnections()
-			rt, err := sluicehttp.New(base, presets.ForAtlassian())
+			rt, err := sluicehttp.New(base, presets.Atlassian())
 			if err != nil {
 				t.Fatal(err)
 			}

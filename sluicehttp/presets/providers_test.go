@@ -60,8 +60,8 @@ const (
 )
 
 // tenPerSecond is a bucket of 20 that refills at 10 per second, with the words of a provider.
-func tenPerSecond(status int, body string, family sluicetest.Family) []sluicetest.Layer {
-	return limited(sluicetest.Limit{Count: 10, Per: time.Second, Burst: 20, Key: path, Status: status, Body: body, Family: family})
+func tenPerSecond(status int, body string, family sluicetest.HeaderStyle) []sluicetest.Layer {
+	return limited(sluicetest.Limit{Count: 10, Per: time.Second, Burst: 20, Key: path, Status: status, Body: body, HeaderStyle: family})
 }
 
 func limited(l sluicetest.Limit) []sluicetest.Layer { return []sluicetest.Layer{sluicetest.Enforce(l)} }
@@ -83,7 +83,7 @@ var providers = []provider{
 		each:   "model; requests, LLM tokens",
 		known:  "throttling, its time; no retry without credit",
 		also:   "a gate for each model; LLM tokens; requests to a model are repeated after any failure",
-		set:    func() sluicehttp.Config { return presets.ForOpenAI() },
+		set:    func() sluicehttp.Config { return presets.OpenAI() },
 		server: tenPerSecond(429, `{"error":{"type":"requests","code":"rate_limit_exceeded"}}`, sluicetest.OpenAI),
 		calls:  []kind{{n: 200, method: "POST", url: "https://api.openai.com/v1/chat/completions", body: model, reply: `{"choices":[],"usage":{"total_tokens":60}}`}},
 		ideal:  ideal,
@@ -94,7 +94,7 @@ var providers = []provider{
 		each:   "deployment; requests, LLM tokens",
 		known:  "throttling, its time",
 		also:   "the same, for each deployment",
-		set:    func() sluicehttp.Config { return presets.ForOpenAI() },
+		set:    func() sluicehttp.Config { return presets.OpenAI() },
 		server: tenPerSecond(429, `{"error":{"code":"429","message":"Requests to … have exceeded call rate limit"}}`, azureOpenAI),
 		calls: []kind{
 			{n: 200, method: "POST", url: "https://x.openai.azure.com/openai/deployments/a/chat/completions?api-version=1", body: model, reply: `{}`},
@@ -108,7 +108,7 @@ var providers = []provider{
 		each:  "model; requests, LLM tokens of input and output",
 		known: "throttling, its time, 529; the spend limit is final",
 		also:  "as OpenAI",
-		set:   func() sluicehttp.Config { return presets.ForAnthropic() },
+		set:   func() sluicehttp.Config { return presets.Anthropic() },
 		server: append([]sluicetest.Layer{sluicetest.On(100, sluicetest.Reply(529, `{"type":"error","error":{"type":"overloaded_error"}}`, jsonType))},
 			tenPerSecond(429, `{"type":"error","error":{"type":"rate_limit_error"}}`, sluicetest.Anthropic)...),
 		calls: []kind{{n: 400, method: "POST", url: "https://api.anthropic.com/v1/messages", body: model, reply: `{"usage":{"input_tokens":10,"output_tokens":50}}`}},
@@ -120,7 +120,7 @@ var providers = []provider{
 		each:   "model; requests, LLM tokens of the input",
 		known:  "throttling, its time; a quota of a day is final",
 		also:   "a gate for each model; requests to a model are repeated after any failure",
-		set:    func() sluicehttp.Config { return presets.ForGemini() },
+		set:    func() sluicehttp.Config { return presets.Gemini() },
 		server: tenPerSecond(429, exhausted, wait),
 		calls: []kind{
 			{n: 200, method: "POST", url: "https://generativelanguage.googleapis.com/v1beta/models/a:generateContent", body: model, reply: `{"usageMetadata":{"promptTokenCount":5}}`},
@@ -144,7 +144,7 @@ var providers = []provider{
 		each:   "service; of S3 a prefix, of DynamoDB a table",
 		known:  "throttling",
 		also:   "no attempt after the signature has expired; a failed POST is repeated by the SDK, which signs it anew",
-		set:    func() sluicehttp.Config { return presets.ForAWS() },
+		set:    func() sluicehttp.Config { return presets.AWS() },
 		server: tenPerSecond(400, `{"__type":"com.amazonaws.dynamodb.v20120810#ThrottlingException"}`, header("X-Amzn-Requestid: 1")),
 		calls:  []kind{{n: 200, method: "POST", url: "https://dynamodb.us-east-1.amazonaws.com/", body: `{"i":%d}`, unsafe: true}},
 		ideal:  ideal,
@@ -177,8 +177,8 @@ var providers = []provider{
 		each:   "resource: core, search, graphql",
 		known:  "throttling, its time, secondary limits",
 		also:   "a gate for each resource; waits for the next hour",
-		set:    func() sluicehttp.Config { return presets.ForGitHub() },
-		server: limited(sluicetest.Limit{Key: path, Quota: 100, Window: time.Minute, Family: gitHub, Status: 403, Body: `{"message":"API rate limit exceeded"}`}),
+		set:    func() sluicehttp.Config { return presets.GitHub() },
+		server: limited(sluicetest.Limit{Key: path, Quota: 100, Window: time.Minute, HeaderStyle: gitHub, Status: 403, Body: `{"message":"API rate limit exceeded"}`}),
 		calls: []kind{
 			{n: 150, method: "GET", url: "https://api.github.com/repos?page=%d"},
 			{n: 50, method: "GET", url: "https://api.github.com/search/issues?page=%d"},
@@ -191,7 +191,7 @@ var providers = []provider{
 		each:   "user; some endpoints",
 		known:  "all",
 		set:    func() sluicehttp.Config { return sluicehttp.Config{} },
-		server: limited(sluicetest.Limit{Quota: 100, Window: time.Minute, Family: gitLab, Body: "Retry later\n"}),
+		server: limited(sluicetest.Limit{Quota: 100, Window: time.Minute, HeaderStyle: gitLab, Body: "Retry later\n"}),
 		calls:  []kind{{n: 250, method: "GET", url: "https://gitlab.com/api/v4/projects?page=%d"}},
 		ideal:  2 * time.Minute,
 	},
@@ -201,10 +201,10 @@ var providers = []provider{
 		each:  "method and workspace; `chat.postMessage`: channel",
 		known: "throttling, its time",
 		also:  "a gate for each method and channel; methods that only read are repeated after any failure",
-		set:   func() sluicehttp.Config { return presets.ForSlack() },
+		set:   func() sluicehttp.Config { return presets.Slack() },
 		server: []sluicetest.Layer{
-			sluicetest.Path("/api/conversations.list", sluicetest.Enforce(sluicetest.Limit{Quota: 20, Window: time.Minute, Family: sluicetest.RetryAfter, Body: `{"ok":false,"error":"ratelimited"}`})),
-			sluicetest.Path("/api/chat.postMessage", sluicetest.Enforce(sluicetest.Limit{Count: 1, Per: time.Second, Key: channel, Family: slack, Status: 200, Body: `{"ok":false,"error":"ratelimited"}`})),
+			sluicetest.Path("/api/conversations.list", sluicetest.Enforce(sluicetest.Limit{Quota: 20, Window: time.Minute, HeaderStyle: sluicetest.RetryAfter, Body: `{"ok":false,"error":"ratelimited"}`})),
+			sluicetest.Path("/api/chat.postMessage", sluicetest.Enforce(sluicetest.Limit{Count: 1, Per: time.Second, Key: channel, HeaderStyle: slack, Status: 200, Body: `{"ok":false,"error":"ratelimited"}`})),
 		},
 		calls: []kind{
 			{n: 50, method: "POST", url: "https://slack.com/api/conversations.list", body: `limit=1&cursor=%d`, reply: `{"ok":true}`},
@@ -219,8 +219,8 @@ var providers = []provider{
 		each:   "route, with its channel, guild or webhook",
 		known:  "throttling, its time, `global`",
 		also:   "a gate for each route; a message with `nonce` and `enforce_nonce` is repeated after any failure",
-		set:    func() sluicehttp.Config { return presets.ForDiscord() },
-		server: limited(sluicetest.Limit{Key: whole, Quota: 5, Window: 5 * time.Second, Family: discord, Body: `{"message":"You are being rate limited.","retry_after":WAIT,"global":false}`}),
+		set:    func() sluicehttp.Config { return presets.Discord() },
+		server: limited(sluicetest.Limit{Key: whole, Quota: 5, Window: 5 * time.Second, HeaderStyle: discord, Body: `{"message":"You are being rate limited.","retry_after":WAIT,"global":false}`}),
 		calls: []kind{
 			{n: 60, method: "POST", url: "https://discord.com/api/v10/channels/1/messages", body: `{"content":"%d"}`, unsafe: true},
 			{n: 60, method: "POST", url: "https://discord.com/api/v10/channels/2/messages", body: `{"content":"x","nonce":"%d","enforce_nonce":true}`},
@@ -233,10 +233,10 @@ var providers = []provider{
 		each:  "endpoint and user",
 		known: "throttling, its time",
 		also:  "a gate for each endpoint; waits for the next 15 min",
-		set:   func() sluicehttp.Config { return presets.ForX() },
+		set:   func() sluicehttp.Config { return presets.X() },
 		server: []sluicetest.Layer{
-			sluicetest.Path("/2/tweets/search/", sluicetest.Enforce(sluicetest.Limit{Quota: 15, Window: 15 * time.Minute, Family: x})),
-			sluicetest.Path("/2/users/", sluicetest.Enforce(sluicetest.Limit{Quota: 900, Window: 15 * time.Minute, Family: x})),
+			sluicetest.Path("/2/tweets/search/", sluicetest.Enforce(sluicetest.Limit{Quota: 15, Window: 15 * time.Minute, HeaderStyle: x})),
+			sluicetest.Path("/2/users/", sluicetest.Enforce(sluicetest.Limit{Quota: 900, Window: 15 * time.Minute, HeaderStyle: x})),
 		},
 		calls: []kind{
 			{n: 20, method: "GET", url: "https://api.x.com/2/tweets/search/recent?page=%d"},
@@ -250,7 +250,7 @@ var providers = []provider{
 		each:   "endpoint and tenant; a quota of points in an hour",
 		known:  "throttling, its time",
 		also:   "a gate for each endpoint; a quota pauses all of them; searches are repeated after any failure",
-		set:    func() sluicehttp.Config { return presets.ForAtlassian() },
+		set:    func() sluicehttp.Config { return presets.Atlassian() },
 		server: []sluicetest.Layer{sluicetest.Path("/rest/api/3/search", tenPerSecond(429, "", atlassian)...)},
 		calls: []kind{
 			{n: 200, method: "POST", url: "https://x.atlassian.net/rest/api/3/search/jql", body: `{"jql":"key = A-%d"}`},
@@ -264,7 +264,7 @@ var providers = []provider{
 		each:   "shop; points",
 		known:  "throttling, its time",
 		also:   "queries are repeated after any failure, mutations are not",
-		set:    func() sluicehttp.Config { return presets.ForGraphQL() },
+		set:    func() sluicehttp.Config { return presets.GraphQL() },
 		server: tenPerSecond(200, throttled, wait),
 		calls: []kind{
 			{n: 100, method: "POST", url: "https://x.myshopify.com/admin/api/2026-10/graphql.json", body: query, reply: `{"data":{}}`},
@@ -278,7 +278,7 @@ var providers = []provider{
 		each:   "user; requests, complexity",
 		known:  "throttling, that it is a bucket",
 		also:   "the same",
-		set:    func() sluicehttp.Config { return presets.ForGraphQL() },
+		set:    func() sluicehttp.Config { return presets.GraphQL() },
 		server: tenPerSecond(400, `{"errors":[{"message":"Rate limit exceeded","extensions":{"code":"RATELIMITED"}}]}`, linear),
 		calls:  []kind{{n: 400, method: "POST", url: "https://api.linear.app/graphql", body: query, reply: `{"data":{}}`}},
 		ideal:  38 * time.Second,
@@ -315,7 +315,7 @@ var providers = []provider{
 		known:  "all",
 		also:   "as Twilio",
 		set:    func() sluicehttp.Config { return sluicehttp.Config{} },
-		server: limited(sluicetest.Limit{Quota: 100, Window: time.Minute, Family: sendGrid, Body: `{"errors":[{"message":"too many requests"}]}`}),
+		server: limited(sluicetest.Limit{Quota: 100, Window: time.Minute, HeaderStyle: sendGrid, Body: `{"errors":[{"message":"too many requests"}]}`}),
 		calls:  []kind{{n: 250, method: "POST", url: "https://api.sendgrid.com/v3/mail/send", body: `{"i":%d}`, unsafe: true}},
 		ideal:  2 * time.Minute,
 	},
@@ -367,8 +367,8 @@ var providers = []provider{
 // # The words of the servers
 
 // wait tells the time of a refusal to waits, for the body.
-func wait(h http.Header, s sluicetest.Standing) {
-	if s.Refused {
+func wait(h http.Header, s sluicetest.LimitState) {
+	if s.Throttled {
 		h.Set("X-Wait", seconds(s.Wait))
 	}
 }
@@ -376,30 +376,30 @@ func wait(h http.Header, s sluicetest.Standing) {
 func seconds(d time.Duration) string { return strconv.FormatFloat(d.Seconds(), 'f', 3, 64) }
 
 // refused returns a family that adds a field to each refusal, and header to each response.
-func refused(line string) sluicetest.Family {
-	return func(h http.Header, s sluicetest.Standing) {
-		if s.Refused {
+func refused(line string) sluicetest.HeaderStyle {
+	return func(h http.Header, s sluicetest.LimitState) {
+		if s.Throttled {
 			header(line)(h, s)
 		}
 	}
 }
 
-func header(line string) sluicetest.Family {
+func header(line string) sluicetest.HeaderStyle {
 	name, value, _ := strings.Cut(line, ": ")
-	return func(h http.Header, _ sluicetest.Standing) { h.Set(name, value) }
+	return func(h http.Header, _ sluicetest.LimitState) { h.Set(name, value) }
 }
 
-func azureOpenAI(h http.Header, s sluicetest.Standing) {
+func azureOpenAI(h http.Header, s sluicetest.LimitState) {
 	h.Set("X-Ratelimit-Remaining-Requests", fmt.Sprint(s.Remaining))
-	if s.Refused {
+	if s.Throttled {
 		h.Set("Retry-After-Ms", fmt.Sprint(s.Wait.Milliseconds()+1))
 		sluicetest.RetryAfter(h, s)
 	}
 }
 
 // window writes a limit, what remains, and when its window ends, in whole seconds since 1970.
-func window(prefix string) sluicetest.Family {
-	return func(h http.Header, s sluicetest.Standing) {
+func window(prefix string) sluicetest.HeaderStyle {
+	return func(h http.Header, s sluicetest.LimitState) {
 		h.Set(prefix+"Limit", fmt.Sprint(s.Limit))
 		h.Set(prefix+"Remaining", fmt.Sprint(s.Remaining))
 		h.Set(prefix+"Reset", fmt.Sprint(s.Now.Add(s.Reset+time.Second-1).Unix()))
@@ -411,41 +411,41 @@ var (
 	sendGrid = window("X-Ratelimit-")
 )
 
-func gitHub(h http.Header, s sluicetest.Standing) {
+func gitHub(h http.Header, s sluicetest.LimitState) {
 	sluicetest.GitHub(h, s)
 	h.Set("X-Github-Request-Id", "1")
 }
 
-func gitLab(h http.Header, s sluicetest.Standing) {
+func gitLab(h http.Header, s sluicetest.LimitState) {
 	window("Ratelimit-")(h, s)
 	sluicetest.RetryAfter(h, s)
 }
 
-func discord(h http.Header, s sluicetest.Standing) {
+func discord(h http.Header, s sluicetest.LimitState) {
 	window("X-Ratelimit-")(h, s)
 	h.Set("X-Ratelimit-Reset-After", seconds(s.Reset))
 	h.Set("X-Ratelimit-Bucket", "messages")
-	if s.Refused {
+	if s.Throttled {
 		h.Set("X-Ratelimit-Scope", "user")
 		sluicetest.RetryAfter(h, s)
 		wait(h, s)
 	}
 }
 
-func slack(h http.Header, s sluicetest.Standing) {
+func slack(h http.Header, s sluicetest.LimitState) {
 	h.Set("X-Slack-Req-Id", "1")
 	sluicetest.RetryAfter(h, s)
 }
 
-func atlassian(h http.Header, s sluicetest.Standing) {
-	if s.Refused {
+func atlassian(h http.Header, s sluicetest.LimitState) {
+	if s.Throttled {
 		h.Set("Ratelimit-Reason", "jira-burst-based")
 		h.Set("X-Ratelimit-Reset", s.Now.Add(s.Wait+time.Minute).UTC().Format("2006-01-02T15:04Z"))
 		sluicetest.RetryAfter(h, s)
 	}
 }
 
-func linear(h http.Header, s sluicetest.Standing) {
+func linear(h http.Header, s sluicetest.LimitState) {
 	h.Set("X-Ratelimit-Requests-Limit", fmt.Sprint(s.Limit))
 	h.Set("X-Ratelimit-Requests-Remaining", fmt.Sprint(s.Remaining))
 	h.Set("X-Ratelimit-Requests-Reset", fmt.Sprint(s.Now.Add(s.Reset).UnixMilli()))
@@ -571,7 +571,7 @@ func (p *provider) run(t *testing.T, cfg sluicehttp.Config) (took time.Duration,
 			t.Errorf("lost the calls %q", j.lost)
 		}
 		for _, r := range srv.Record().Requests {
-			if r.Refused != "" {
+			if r.ThrottledBy != "" {
 				refused++
 			}
 		}

@@ -8,12 +8,12 @@ import (
 	"github.com/sluice-go/sluice/sluicehttp"
 )
 
-// ForX returns a Config for the API of X. Each endpoint has a gate, because limits are those of an
+// X returns a Config for the API of X. Each endpoint has a gate, because limits are those of an
 // endpoint: its key is the host, the method and the path without ids and names of users. The end
 // of a window of 15 minutes is waited for.
 //
 // X counts for each user. A program that calls for several users needs a Transport for each.
-func ForX() sluicehttp.Config {
+func X() sluicehttp.Config {
 	return sluicehttp.Config{
 		Key:   func(req *http.Request) string { return endpoint(req, []string{"username"}, nil) },
 		Retry: sluice.RetryPolicy{MaxServerWait: xWindow + time.Minute}, // clocks differ

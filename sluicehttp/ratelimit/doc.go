@@ -69,7 +69,7 @@
 //	all others                                    read as the end of a window
 //
 // An unknown kind is read as a window, because that is never too early. Some gateways send
-// the fields of OpenAI for windows; then a call leaves too early and is refused, and its
+// the fields of OpenAI for windows; then a call starts too early and is throttled, and its
 // Retry-After counts.
 //
 // # What is not read

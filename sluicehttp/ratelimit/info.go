@@ -8,7 +8,7 @@ import (
 )
 
 // An Info is what one response says about limits. Callers may change it: code that finds
-// in a body that a call was refused, or until when, sets Throttled and RetryAt before it
+// in a body that a call was throttled, or until when, sets Throttled and RetryAt before it
 // calls PauseUntil.
 type Info struct {
 	// Status is the status of the response.
@@ -39,7 +39,7 @@ type Info struct {
 	// Floor is the minimum wait if the call was throttled, by the status or the
 	// body, and RetryAt is zero. It is one minute if GitHub or GitLab respond with
 	// 403 or 429 although something remains of the limit they show, because then
-	// another limit refused the call. For a bucket of requests of which nothing
+	// another limit throttled the call. For a bucket of requests of which nothing
 	// remains it is the time until NextAt.
 	Floor time.Duration
 
@@ -51,7 +51,7 @@ type Info struct {
 	Rate limits.Rate
 
 	// Bucket is the group of calls that the limit is for, Scope what it applies
-	// to, and Reason which limit refused, in the words of the server. Global
+	// to, and Reason which limit throttled, in the words of the server. Global
 	// reports that the limit is for all calls to the server and not only for the
 	// bucket.
 	Bucket, Scope, Reason string

@@ -49,7 +49,7 @@ func (r *reader) readShopify(f *knownField) {
 	}
 }
 
-// readAzure reads what remains of the limit that the field is named after, or of several
+// readAzure reads the remaining quota of the limit that the field is named after, or of several
 // named ones: "Microsoft.Compute/GetVMScaleSet3Min;197,…".
 func (r *reader) readAzure(f *knownField) {
 	items := 0

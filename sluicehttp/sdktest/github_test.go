@@ -18,7 +18,7 @@ func githubJob(options ...github.ClientOptionsFunc) job {
 	return job{
 		calls: 200, workers: 8,
 		server: func() []sluicetest.Layer {
-			limit := sluicetest.Limit{Quota: 50, Window: 2 * time.Minute, Family: sluicetest.GitHub}
+			limit := sluicetest.Limit{Quota: 50, Window: 2 * time.Minute, HeaderStyle: sluicetest.GitHub}
 			return []sluicetest.Layer{
 				latency(), limited(limit, 403, "application/json", `{"message":"API rate limit exceeded"}`), sluicetest.Reply(200, `{"name":"r"}`, jsonKind),
 			}
@@ -60,7 +60,7 @@ func TestGitHubForAnHour(t *testing.T) {
 	j := githubJob(github.WithDisableRateLimitCheck())
 	j.calls = 120
 	j.server = func() []sluicetest.Layer {
-		limit := sluicetest.Limit{Quota: 50, Window: time.Hour, Family: sluicetest.GitHub}
+		limit := sluicetest.Limit{Quota: 50, Window: time.Hour, HeaderStyle: sluicetest.GitHub}
 		return []sluicetest.Layer{
 			latency(), limited(limit, 403, "application/json", `{"message":"API rate limit exceeded"}`), sluicetest.Reply(200, `{"name":"r"}`, jsonKind),
 		}

@@ -30,10 +30,10 @@ var atFiveHundred = sluicetest.Limit{Count: 500, Per: time.Minute, Burst: 50}
 
 // completions is a server that takes 500 requests per minute, refuses more with the
 // body refusal, answers with reply, and fails otherwise as faults say.
-func completions(family sluicetest.Family, refusal, reply string, faults []sluicetest.Layer) func() []sluicetest.Layer {
+func completions(family sluicetest.HeaderStyle, refusal, reply string, faults []sluicetest.Layer) func() []sluicetest.Layer {
 	return func() []sluicetest.Layer {
 		limit := atFiveHundred
-		limit.Family = family
+		limit.HeaderStyle = family
 		layers := append([]sluicetest.Layer{latency(), limited(limit, 429, "application/json", refusal)}, faults...)
 		return append(layers, sluicetest.Delay(3*time.Second), sluicetest.Reply(200, reply, jsonKind))
 	}

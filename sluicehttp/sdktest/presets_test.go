@@ -24,14 +24,14 @@ import (
 
 // A tokenServer limits requests and tokens, takes what a request may use at most, and
 // settles when the response ends.
-func tokenServer(family sluicetest.Family, refusal string, events func(in, out int64) []string, answer func(in, out int64) string) func() []sluicetest.Layer {
+func tokenServer(family sluicetest.HeaderStyle, refusal string, events func(in, out int64) []string, answer func(in, out int64) string) func() []sluicetest.Layer {
 	type params struct {
 		Stream              bool  `json:"stream"`
 		MaxTokens           int64 `json:"max_tokens"`
 		MaxCompletionTokens int64 `json:"max_completion_tokens"`
 	}
-	requests := sluicetest.Limit{Name: "requests", Count: 500, Per: time.Minute, Burst: 83, Family: family, Body: refusal}
-	tokens := sluicetest.Limit{Name: "tokens", Count: 60_000, Per: time.Minute, Burst: 10_000, Family: family, Body: refusal}
+	requests := sluicetest.Limit{Name: "requests", Count: 500, Per: time.Minute, Burst: 83, HeaderStyle: family, Body: refusal}
+	tokens := sluicetest.Limit{Name: "tokens", Count: 60_000, Per: time.Minute, Burst: 10_000, HeaderStyle: family, Body: refusal}
 	tokens.Cost = func(_ *http.Request, body []byte) int64 {
 		var p params
 		_ = json.Unmarshal(body, &p)
@@ -144,7 +144,7 @@ func anthropicTokens(stream bool) job {
 // The presets know no limit, and the SDKs are as they are: all calls succeed, at most 2 are
 // refused, and hardly any token is left unused.
 func TestPresetsWithTokens(t *testing.T) {
-	openAI, claude := presets.ForOpenAI(), presets.ForAnthropic()
+	openAI, claude := presets.OpenAI(), presets.Anthropic()
 	for _, c := range []struct {
 		name string
 		job  job
@@ -183,11 +183,11 @@ func TestPresetsWithFaults(t *testing.T) {
 		job  job
 		cfg  sluicehttp.Config
 	}{
-		{"openai-go", openAI, presets.ForOpenAI()},
-		{"anthropic-sdk-go", claude, presets.ForAnthropic()},
-		{"S3", s3, presets.ForAWS()},
-		{"DynamoDB", dynamo, presets.ForAWS()},
-		{"go-github", hub, presets.ForGitHub()},
+		{"openai-go", openAI, presets.OpenAI()},
+		{"anthropic-sdk-go", claude, presets.Anthropic()},
+		{"S3", s3, presets.AWS()},
+		{"DynamoDB", dynamo, presets.AWS()},
+		{"go-github", hub, presets.GitHub()},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			c.job.through = &c.cfg
@@ -205,10 +205,10 @@ func TestPresetsWithFaults(t *testing.T) {
 func TestForGitHubForAnHour(t *testing.T) {
 	j := githubJob(github.WithDisableRateLimitCheck())
 	j.server = func() []sluicetest.Layer {
-		limit := sluicetest.Limit{Quota: 50, Window: time.Hour, Family: sluicetest.GitHub}
+		limit := sluicetest.Limit{Quota: 50, Window: time.Hour, HeaderStyle: sluicetest.GitHub}
 		return []sluicetest.Layer{latency(), limited(limit, 403, "application/json", `{"message":"API rate limit exceeded"}`), sluicetest.Reply(200, `{"name":"r"}`, jsonKind)}
 	}
-	cfg := presets.ForGitHub()
+	cfg := presets.GitHub()
 	j.through = &cfg
 	y := j.run(t, "four windows of an hour")
 	j.wantAll(t, y)

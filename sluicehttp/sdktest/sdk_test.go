@@ -116,7 +116,7 @@ func (j job) run(t *testing.T, name string) (y tally) {
 		close(work)
 		wg.Wait()
 		r := srv.Record()
-		y.took, y.requests, y.refused, y.record = time.Since(began), len(r.Requests), r.Refused(), r
+		y.took, y.requests, y.refused, y.record = time.Since(began), len(r.Requests), r.Throttled(), r
 	})
 	t.Logf("%-44s %v", name, y)
 	for why, n := range y.why {

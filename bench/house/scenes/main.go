@@ -94,7 +94,7 @@ var scenes = map[string]func() (call func() error, end func()){
 	"retry": func() (func() error, func()) {
 		gate := limits.Must(sluice.New(sluice.Config{Concurrency: 8}))
 		ctx := context.Background()
-		return func() error { return sluice.Retry(ctx, gate, sluice.RetryPolicy{}, nothing) }, func() {}
+		return func() error { return sluice.Retry(ctx, gate, nothing) }, func() {}
 	},
 	"http": get,
 }
@@ -110,7 +110,7 @@ func do(cfg sluice.Config) (call func() error, end func()) {
 // get reads a page of a server on this machine.
 func get() (call func() error, end func()) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "ok") }))
-	client := &http.Client{Transport: limits.Must(sluicehttp.New(nil, sluicehttp.Config{}))}
+	client := &http.Client{Transport: limits.Must(sluicehttp.New(nil))}
 	return func() error {
 		resp, err := client.Get(server.URL)
 		if err != nil {

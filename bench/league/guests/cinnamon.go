@@ -19,7 +19,7 @@ func init() {
 //   - TCP Vegas: the limit follows the difference between the latency and a target latency, and
 //     tolerates the more the lower the limit is (figure 4).
 //   - Latencies are aggregated over an interval, and smoothed (figure 5).
-//   - The target is measured anew now and then. Done at a high limit both would drift upwards (figure
+//   - The target is measured again now and then. Done at a high limit both would drift upwards (figure
 //     6). So the limit is lowered then if in-flight calls and throughput have a negative covariance
 //     (figures 7 and 8): here also if they have none.
 //

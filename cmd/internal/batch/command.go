@@ -110,10 +110,10 @@ func (*commands) pauses() []pause { return nil }
 
 func (c *commands) learned() []string { return c.room.says() }
 
-// Nothing is known of what holds up a command.
+// Nothing is known of what delays a command.
 func (*commands) group() func(item) string { return nil }
 
-// killAfter is how long a cancelled command has to end by itself.
+// killAfter is how long a canceled command has to end by itself.
 const killAfter = 2 * time.Second
 
 // run runs the command. If the system has no room for it, it waits until another one has ended.
@@ -132,7 +132,7 @@ func (c *commands) run(ctx context.Context, s subject) (out output, err error) {
 	return out, err
 }
 
-// The causes for which a command is cancelled.
+// The causes for which a command is canceled.
 var (
 	errTimeout = errors.New("-timeout")
 	errUnread  = errors.New("its output could not be printed")

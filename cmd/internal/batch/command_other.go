@@ -7,7 +7,7 @@ import (
 	"os/exec"
 )
 
-// alone does nothing: a cancelled command is killed, as os/exec has it.
+// alone does nothing: a canceled command is killed, as os/exec has it.
 func alone(*exec.Cmd) (ended func()) { return func() {} }
 
 // killRest does nothing: there are no groups to kill.

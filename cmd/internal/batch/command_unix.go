@@ -14,7 +14,7 @@ import (
 
 // alone gives a command a process group of its own, so that a Ctrl-C, which a
 // terminal sends to a whole group, does not reach it: what is running may
-// finish. When it is cancelled its children are, too, and killRest kills those
+// finish. When it is canceled its children are, too, and killRest kills those
 // that do not listen. It returns a function to be called when the command has ended.
 func alone(cmd *exec.Cmd) (ended func()) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
@@ -26,7 +26,7 @@ func alone(cmd *exec.Cmd) (ended func()) {
 	return endWithUs(cmd.SysProcAttr)
 }
 
-// killRest kills what is left of the group of a cancelled command that is over, once it
+// killRest kills what is left of the group of a canceled command that is over, once it
 // has had time to end by itself: os/exec knows the command alone, and its children would
 // run beside the next attempt. Nothing reports the end of a group, so it is polled.
 func killRest(cmd *exec.Cmd) {

@@ -47,7 +47,7 @@ func (j *job) control(log func(string)) (stop func()) {
 	return func() { close(quit); reading.Wait() }
 }
 
-// obey does what the lines of a control file say, up to one that is wrong, and returns what
+// respect does what the lines of a control file say, up to one that is wrong, and returns what
 // it did.
 func (j *job) obey(text string) string {
 	var did []string

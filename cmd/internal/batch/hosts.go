@@ -29,7 +29,7 @@ func (h *hosts) why(s batch.GroupState) string {
 	return reason(s.Why)
 }
 
-// changed is batch.Aside.Changed. It must not block, so others print.
+// changed is batch.Suspend.Changed. It must not block, so others print.
 func (h *hosts) changed(s batch.GroupState) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -77,7 +77,7 @@ func (in *input) count() (n int64) {
 	return n
 }
 
-// read yields the items to the end, or to an error, for which see err: as many at once as
+// read yields the items to the end, or to an error, for which see err: as many at the same time as
 // have come.
 func (in *input) read() iter.Seq[[]string] {
 	return func(yield func([]string) bool) {

@@ -63,7 +63,7 @@ func newJob(o options, in *input) (*job, error) {
 	gate, err := sluice.New(sluice.Config{
 		Concurrency: int64(o.jobs),
 		Rate:        o.withBurst(o.rate),
-		CatchUp:     time.Millisecond, // no server is known well enough to send it more after a stall
+		MaxCatchUp:  time.Millisecond, // no server is known well enough to send it more after a stall
 		RetryBudget: -1,               // of commands: they are tried again as often as was asked for
 	})
 	if err != nil {
@@ -138,18 +138,18 @@ func (j *job) run(args []string, stdout, stderr *os.File) int {
 		ahead = 2 * mostJobs // there may be that many
 	}
 	results := batch.Map(interrupts.Calls, j.gate, j.items(ending), j.do, batch.Config[item]{
-		Retry:   j.o.policy(),
-		Ahead:   ahead,
-		Ordered: j.o.ordered,
-		Halt:    j.o.halt,
-		Stop:    interrupts.Stop,
-		Ending:  func(error) { close(ending) },
-		Log:     j.log.Log,
-		Key:     j.key,
-		Tally:   &j.tally,
-		Paced:   j.runner.paced(),
-		Group:   j.runner.group(),
-		Aside:   batch.Aside{After: j.o.aside, Wait: j.o.asideWait, Changed: j.hosts.changed},
+		Retry:        j.o.policy(),
+		ReadAhead:    ahead,
+		Ordered:      j.o.ordered,
+		Halt:         j.o.halt,
+		Stop:         interrupts.Stop,
+		OnStop:       func(error) { close(ending) },
+		Log:          j.log.Log,
+		Key:          j.key,
+		Tally:        &j.tally,
+		ExternalGate: j.runner.paced(),
+		Group:        j.runner.group(),
+		Suspend:      batch.Suspend{After: j.o.aside, Wait: j.o.asideWait, Changed: j.hosts.changed},
 	})
 	var why error
 	for r, err := range results {

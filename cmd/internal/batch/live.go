@@ -15,7 +15,7 @@ import (
 func (j *job) serveLive(stderr io.Writer) (stop func(), err error) {
 	gates := []iter.Seq[live.Gate]{j.wholeJob()}
 	if c, ok := j.runner.(*caller); ok {
-		gates = append(gates, live.Transport(c.transport))
+		gates = append(gates, live.FromTransport(c.transport))
 	}
 	return cli.ServeLive(name, j.o.live, j.o.liveToken, stderr, gates...)
 }

@@ -26,7 +26,7 @@ type options struct {
 	maxTime   time.Duration // 0: no limit
 	maxBody   int64         // 0: no limit
 	halt      batch.Halt
-	aside     int // of batch.Aside
+	aside     int // of batch.Suspend
 	asideWait bool
 	in        string   // "-" for stdin
 	given     []string // items of the command line, in place of in; nil for none

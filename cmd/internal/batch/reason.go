@@ -16,7 +16,7 @@ import (
 // reason is the text of an error for people: without what the line says already, such as the
 // address of an item, and in the words of the flags. The log has the whole text.
 func reason(err error) string {
-	if errors.Is(err, batch.ErrAside) {
+	if errors.Is(err, batch.ErrSuspended) {
 		return "not tried: too many failed before it (-aside)"
 	}
 	text := err.Error()

@@ -7,7 +7,7 @@ import (
 )
 
 // A room bounds what runs at once by what the system has, such as file handles. Who finds nothing
-// left waits until another one leaves: each that leaves makes room for one. Its zero value is ready
+// left waits until another one starts: each that leaves makes room for one. Its zero value is ready
 // to use.
 type room struct {
 	mu      sync.Mutex
@@ -35,7 +35,7 @@ func (r *room) leave() {
 	}
 }
 
-// use calls f, again and again while it finds nothing left and another one leaves or has left.
+// use calls f, again and again while it finds nothing left and another one starts or has left.
 func (r *room) use(ctx context.Context, f func() (nothingLeft bool)) {
 	r.enter()
 	defer r.leave()

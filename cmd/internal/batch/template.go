@@ -104,7 +104,7 @@ func (s subject) arguments(template string) []string {
 	return []string{expand(template, s, verbatim)}
 }
 
-// withoutExt cuts the extension off, but not that of a folder, nor the name of
+// withoutExt cuts the extension off, but not that of a directory, nor the name of
 // a hidden file.
 func withoutExt(name string) string {
 	if base := path.Base(name); strings.LastIndexByte(base, '.') > 0 {

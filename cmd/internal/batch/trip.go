@@ -76,7 +76,7 @@ func (d *departing) late(t *trip, err error, body bool) error {
 	return err
 }
 
-// departing makes the requests, behind all gates. It tells batch when an attempt leaves, and when
+// departing makes the requests, behind all gates. It tells batch when an attempt starts, and when
 // it is over if another one may follow; otherwise the attempt lasts until the body was read, which
 // is when run returns. A redirect that is followed belongs to its attempt.
 type departing struct {
@@ -91,7 +91,7 @@ func (d *departing) RoundTrip(req *http.Request) (*http.Response, error) {
 	t := req.Context().Value(tripKey{}).(*trip)
 	t.end()
 	if req.Response == nil || req.Response == t.hop {
-		t.arrive = batch.Depart(req.Context())
+		t.arrive = batch.StartAttempt(req.Context())
 	}
 	t.hop = req.Response
 	t.ctx, t.cancel = context.WithCancelCause(req.Context())
@@ -168,7 +168,7 @@ type brokenBody struct{ error }
 
 func (e brokenBody) Unwrap() error { return e.error }
 
-// readBody reads the body of resp, or puts it into the file of an item in the folder of -results.
+// readBody reads the body of resp, or puts it into the file of an item in the directory of -results.
 func (c *caller) readBody(t *trip, resp *http.Response, s subject) (output, error) {
 	url := resp.Request.URL.Redacted()
 	most := c.o.maxBody

@@ -96,7 +96,7 @@ func wrap(line string, width int) []string {
 			break
 		}
 		if Columns(strings.TrimSuffix(line[:end], " ")) > width {
-			end = len(string([]rune(line)[:width])) // a word as long as that; colours are around short ones
+			end = len(string([]rune(line)[:width])) // a word as long as that; colors are around short ones
 		}
 		lines = append(lines, strings.TrimSuffix(line[:end], " "))
 		line = line[end:]
@@ -113,10 +113,10 @@ func trailing(word string) int {
 
 var colors = strings.NewReplacer("\x1b[31m", "", "\x1b[0m", "")
 
-// Columns returns the width of a line, which may have colours.
+// Columns returns the width of a line, which may have colors.
 func Columns(line string) int { return utf8.RuneCountInString(colors.Replace(line)) }
 
-// cutPainted cuts a line that would wrap. If it is cut, it loses its colours.
+// cutPainted cuts a line that would wrap. If it is cut, it loses its colors.
 func cutPainted(line string, width int) string {
 	if width <= 0 || Columns(line) <= width {
 		return line

@@ -12,7 +12,7 @@ import (
 
 // Flags are the flags of a command, in groups. The usage of a flag has in its first line a
 // phrase without a full stop; the lines after it are sentences that say more. Backquotes
-// are around the name of the value, as in package flag; `file` and `folder` are completed.
+// are around the name of the value, as in package flag; `file` and `directory` are completed.
 type Flags struct {
 	set    *flag.FlagSet
 	groups []group

@@ -13,7 +13,7 @@ import (
 // which may be waiting for its output to be read.
 type Interrupts struct {
 	Stop  chan struct{}   // nothing more begins
-	Calls context.Context // what is running is cancelled
+	Calls context.Context // what is running is canceled
 	Close func()          // gives the signals back
 }
 

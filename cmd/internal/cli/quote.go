@@ -93,7 +93,7 @@ func again(name string) []string {
 
 // passing reports whether a program is one of go run, which deletes what it has
 // built, in go-build…/b001/exe, when it ends; or runs what is in its cache, in a
-// folder with the name of a digest, for some days.
+// directory with the name of a digest, for some days.
 func passing(name string) bool {
 	folder := filepath.Dir(name)
 	id, cached := strings.CutSuffix(filepath.Base(folder), "-d")

@@ -78,7 +78,7 @@ func run(args []string, _, stdout, stderr *os.File) (status int, err error) {
 		os.Exit(cli.ExitFailed)
 	}
 	var page livePage
-	stopLive, err := cli.ServeLive(name, o.live, o.liveToken, stderr, page.gates) // before there is a folder
+	stopLive, err := cli.ServeLive(name, o.live, o.liveToken, stderr, page.gates) // before there is a directory
 	if err != nil {
 		return 0, err
 	}

@@ -24,7 +24,7 @@ type crawler struct {
 	during    sync.WaitGroup                                               // workers
 	news      chan struct{}                                                // hosts wait that did not
 
-	begin context.Context // requests may leave; they wait for that
+	begin context.Context // requests may start; they wait for that
 	calls context.Context // requests may go on
 
 	mu     sync.Mutex // never held while anything waits, but for the store
@@ -45,7 +45,7 @@ type crawler struct {
 	recent    [1 << 16]addressID // addresses that were seen, as a cache
 }
 
-// newCrawler opens the crawl in a folder, which is made if it does not exist. It sends
+// newCrawler opens the crawl in a directory, which is made if it does not exist. It sends
 // requests by transport, which is then its own.
 func newCrawler(o options, transport *http.Transport) (*crawler, error) {
 	// On a connection that was used before, net/http sends a request again by itself

@@ -51,7 +51,7 @@ func TestSite(t *testing.T) {
 		if delay := max(siteDelay, h.CrawlDelay); delay != test.delay || h.About != test.about {
 			t.Errorf("%s: delay %v, %q", test.host, delay, h.About)
 		}
-		if err := seen.Evenly(siteDelay); err != nil {
+		if err := seen.CheckSpacing(siteDelay); err != nil {
 			t.Error(err)
 		}
 		if h.Requests != len(seen.Requests) {
@@ -65,7 +65,7 @@ func TestSite(t *testing.T) {
 			t.Errorf("%s: requests at %v, want %v", test.host, seen.Arrivals(), at)
 		}
 	}
-	if err := r.record.Obeyed(); err != nil {
+	if err := r.record.CheckRetryAfter(); err != nil {
 		t.Error(err)
 	}
 	if len(r.pages) != 46 || r.TooDeep != 1 {
@@ -194,7 +194,7 @@ func TestAttempts(t *testing.T) {
 		if (h.Failed == 1) != test.failed || (h.Missing == 1) == test.failed || h.Pages != 1 {
 			t.Errorf("%+v: %d failed, %d missing", p, h.Failed, h.Missing)
 		}
-		if err := r.record.Evenly(time.Second); err != nil {
+		if err := r.record.CheckSpacing(time.Second); err != nil {
 			t.Error(err)
 		}
 	}
@@ -295,11 +295,11 @@ func TestManyHosts(t *testing.T) {
 		t.Errorf("%d pages", len(r.pages))
 	}
 	for i := range hosts {
-		if err := r.record.Host(fmt.Sprintf("h%d.test", i)).Evenly(2 * time.Second); err != nil {
+		if err := r.record.Host(fmt.Sprintf("h%d.test", i)).CheckSpacing(2 * time.Second); err != nil {
 			t.Error(err)
 		}
 	}
-	if err := r.record.Evenly(10 * millisecond); err != nil {
+	if err := r.record.CheckSpacing(10 * millisecond); err != nil {
 		t.Error(err)
 	}
 	if most := r.record.MostInFlight(); most != 4 {

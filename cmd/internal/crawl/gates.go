@@ -32,7 +32,7 @@ const (
 // The delay of a host is its greatest rate. A host that refuses requests nevertheless gets
 // fewer: its gate finds out how many it allows (sluice.Adaptive).
 func (c *crawler) newGates() (err error) {
-	off := sluice.Adaptive{Off: true} // what one host refuses says nothing about the others
+	off := sluice.Adaptive{Disabled: true} // what one host refuses says nothing about the others
 	c.all, err = sluice.New(sluice.Config{Name: "all hosts", Concurrency: c.o.jobs, Rate: c.o.rate, Adaptive: off})
 	if err != nil {
 		return err
@@ -69,7 +69,7 @@ func (c *crawler) newGate(name string, parent *sluice.Gate) (*sluice.Gate, error
 		Name:        name,
 		Concurrency: c.o.perHost,
 		Rate:        rateOf(c.o.delay),
-		CatchUp:     -1, // strict: no gap is ever shorter, even if we are late
+		MaxCatchUp:  -1, // strict: no gap is ever shorter, even if we are late
 		Parent:      parent,
 		RetryBudget: -1, // a link is tried again behind the others
 	})
@@ -197,7 +197,7 @@ func rateOf(delay time.Duration) sluice.Rate {
 type outcome int
 
 const (
-	notAsked outcome = iota // or cancelled: nothing is known
+	notAsked outcome = iota // or canceled: nothing is known
 	answered
 	askAgain // behind the other links of the host
 	failed
@@ -220,12 +220,12 @@ func (c *crawler) ask(begin context.Context, gate *sluice.Gate, h *host, l *link
 		return answer{}, notAsked
 	}
 	what, verdict := c.judge(gate, h, l, a)
-	permit.Ended(verdict)
+	permit.Done(verdict)
 	c.settle(gate, h, a)
 	return a, what
 }
 
-// departed notes that a request leaves now. The gate has spaced out its grants; this
+// departed notes that a request starts now. The gate has spaced out its grants; this
 // spaces out the departures, which may be later by as much as it took to wake up.
 func (c *crawler) departed(gate *sluice.Gate, h *host, now time.Time) {
 	c.mu.Lock()
@@ -302,7 +302,7 @@ func (c *crawler) refused(h *host, l *link, a answer, said ratelimit.Info, now t
 		h.Far = true
 	}
 	h.NotBefore = later(h.NotBefore, said.RetryAt)
-	return what, sluice.RetryAt(refusal, said.RetryAt)
+	return what, sluice.ThrottledUntil(refusal, said.RetryAt)
 }
 
 // failed decides about a link that was not answered well.

@@ -30,13 +30,13 @@ func (p *livePage) gates(yield func(live.Gate) bool) {
 	if s == nil || !yield(live.Gate{Stats: s.c.all.Stats(), Control: s}) {
 		return
 	}
-	for g := range live.Keyed(s.c.addresses) {
+	for g := range live.FromKeyed(s.c.addresses) {
 		g.Control = nil
 		if !yield(g) {
 			return
 		}
 	}
-	for g := range live.Keyed(s.c.gates) {
+	for g := range live.FromKeyed(s.c.gates) {
 		g.Control = nil
 		if !yield(g) {
 			return

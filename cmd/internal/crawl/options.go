@@ -20,7 +20,7 @@ type options struct {
 	seeds []*url.URL // normal, see normalURL; none for the built-in site
 
 	delay      time.Duration // from the start of one request to the start of the next, at least
-	maxDelay   time.Duration // the longest Crawl-delay that is obeyed, unless slowHosts
+	maxDelay   time.Duration // the longest Crawl-delay that is respected, unless slowHosts
 	slowHosts  bool
 	factor     float64 // wait so many times as long as the request took
 	perHost    int64

@@ -27,11 +27,11 @@ func TestPolite_OneHost(t *testing.T) {
 	if len(r.pages) != 1+len(links) || r.Hosts != 4 {
 		t.Errorf("%d pages of %d hosts: %s", len(r.pages), r.Hosts, r.addresses())
 	}
-	books := r.record.Where(func(q sluicetest.Request) bool { return strings.HasPrefix(q.Host, "xn--bcher-kva.test") })
+	books := r.record.Filter(func(q sluicetest.Request) bool { return strings.HasPrefix(q.Host, "xn--bcher-kva.test") })
 	if len(books.Requests) != 3+len(links) { // each authority has a robots.txt
 		t.Errorf("%d requests", len(books.Requests))
 	}
-	if err := books.Evenly(time.Second); err != nil {
+	if err := books.CheckSpacing(time.Second); err != nil {
 		t.Error(err)
 	}
 }
@@ -113,7 +113,7 @@ func TestPolite_CrawlDelayOfPorts(t *testing.T) {
 	other := sluicetest.When(func(_ int, r *http.Request) bool { return r.Host == "a.test:8080" }, noRobots)
 	home := htmlPage("/", "/1", "/2", "/3", "http://a.test:8080/1")
 	r := crawl(t, site(other, robotsTxt("Crawl-delay: 5"), home, htmlPage("/1"), htmlPage("/2"), htmlPage("/3")), "-span", "http://a.test/")
-	if err := r.record.Evenly(5 * time.Second); err != nil || r.Hosts != 2 || r.Pages < 7 {
+	if err := r.record.CheckSpacing(5 * time.Second); err != nil || r.Hosts != 2 || r.Pages < 7 {
 		t.Errorf("%v, %d pages of %d hosts", err, r.Pages, r.Hosts)
 	}
 }
@@ -177,8 +177,8 @@ func TestPolite_OneAddress(t *testing.T) {
 		if len(r.pages) != 1+hosts {
 			t.Errorf("%s: %d pages", args, len(r.pages))
 		}
-		together := r.record.Where(func(q sluicetest.Request) bool { return q.Host != "a.test" && q.Host != "h0.test" })
-		if err := together.Evenly(want.gap); err != nil {
+		together := r.record.Filter(func(q sluicetest.Request) bool { return q.Host != "a.test" && q.Host != "h0.test" })
+		if err := together.CheckSpacing(want.gap); err != nil {
 			t.Errorf("%s: %v", args, err)
 		}
 		if got := together.MostInFlight(); got != want.most {

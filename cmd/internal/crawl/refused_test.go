@@ -40,8 +40,8 @@ func TestRefusedPage(t *testing.T) {
 // no page is lost.
 func TestRefusedHost(t *testing.T) {
 	for _, limit := range []sluicetest.Limit{
-		{Count: 2, Per: time.Second, Family: sluicetest.RetryAfter},
-		{Quota: 20, Window: 10 * time.Second, Family: sluicetest.RetryAfter},
+		{Count: 2, Per: time.Second, HeaderStyle: sluicetest.RetryAfter},
+		{Quota: 20, Window: 10 * time.Second, HeaderStyle: sluicetest.RetryAfter},
 	} {
 		var links []string
 		for i := range 199 {
@@ -57,7 +57,7 @@ func TestRefusedHost(t *testing.T) {
 		if h.Refused > 10 || r.took > 120*time.Second {
 			t.Errorf("%+v: %d refused, took %v", limit, h.Refused, r.took)
 		}
-		if err := r.record.Obeyed(); err != nil {
+		if err := r.record.CheckRetryAfter(); err != nil {
 			t.Error(err)
 		}
 	}

@@ -88,7 +88,7 @@ func TestResume_FileCounts(t *testing.T) {
 		if test.lines == 4 {
 			want = 6 // with the page that the line linked to
 		}
-		asked := r.record.Where(func(q sluicetest.Request) bool { return q.Path != "/robots.txt" })
+		asked := r.record.Filter(func(q sluicetest.Request) bool { return q.Path != "/robots.txt" })
 		if len(r.pages) != want || r.Queued != 0 || len(asked.Requests) != want-test.lines {
 			t.Errorf("%s: %d pages, %d left, requests %v", test.name, len(r.pages), r.Queued, asked.Requests)
 		}

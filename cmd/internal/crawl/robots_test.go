@@ -55,11 +55,11 @@ func TestRobots(t *testing.T) {
 		if got := r.pages[page].Skipped; got != test.skipped {
 			t.Errorf("%s: skipped %q", test.name, got)
 		}
-		asked := r.record.Where(func(q sluicetest.Request) bool { return q.Path == "/robots.txt" })
+		asked := r.record.Filter(func(q sluicetest.Request) bool { return q.Path == "/robots.txt" })
 		if len(asked.Requests) != test.asked {
 			t.Errorf("%s: asked %d times", test.name, len(asked.Requests))
 		}
-		if err := r.record.Evenly(time.Second); err != nil {
+		if err := r.record.CheckSpacing(time.Second); err != nil {
 			t.Errorf("%s: %v", test.name, err)
 		}
 	}
@@ -88,7 +88,7 @@ func TestRobotsElsewhere(t *testing.T) {
 		if got := len(r.record.Host("b.test").Requests); got != 5 {
 			t.Errorf("%d redirects: %d requests to b.test", redirects, got)
 		}
-		if err := r.record.Host("b.test").Evenly(time.Second); err != nil {
+		if err := r.record.Host("b.test").CheckSpacing(time.Second); err != nil {
 			t.Error(err)
 		}
 		// A host that only had the file is not crawled for that.
@@ -188,7 +188,7 @@ func TestRobotsElsewhere_TooLong(t *testing.T) {
 		t.Errorf("%q", h.About)
 	}
 	asked := r.record.Host("b.test")
-	if err := asked.Evenly(2 * time.Hour); err != nil || len(asked.Requests) < 2 {
+	if err := asked.CheckSpacing(2 * time.Hour); err != nil || len(asked.Requests) < 2 {
 		t.Errorf("%v, %d requests to b.test", err, len(asked.Requests))
 	}
 }

@@ -182,7 +182,7 @@ func TestNotSentTwice(t *testing.T) {
 	r := crawl(t, site(
 		noRobots, sluicetest.Path("/cut", sluicetest.On(1, sluicetest.Cut())), htmlPage("/cut"), htmlPage("/", "/cut"),
 	), "http://a.test/")
-	if err := r.record.Evenly(1000 * millisecond); err != nil {
+	if err := r.record.CheckSpacing(1000 * millisecond); err != nil {
 		t.Error(err)
 	}
 	if p := r.pages["http://a.test/cut"]; p.Attempts != 2 || p.Status != 200 || len(r.record.Requests) != 4 {

@@ -39,7 +39,7 @@ func newSite() *sluicetest.Server {
 			before: []sluicetest.Layer{sluicetest.Delay(400 * time.Millisecond)}},
 		// Says 429 to what is faster than five in two seconds.
 		{name: "busy.test", pages: 6, before: []sluicetest.Layer{sluicetest.Enforce(sluicetest.Limit{
-			Count: 5, Per: 2 * time.Second, Family: sluicetest.RetryAfter,
+			Count: 5, Per: 2 * time.Second, HeaderStyle: sluicetest.RetryAfter,
 		})}},
 		// Half of the lines make no sense. The other half counts.
 		{name: "broken.test", pages: 3, beside: []string{"/secret"},

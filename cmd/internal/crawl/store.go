@@ -68,7 +68,7 @@ func queueKey(id hostID, place uint64) []byte {
 
 var totalsKey = []byte{'m'}
 
-// The memory that the store uses, together with that of compactions some 150 MB.
+// The memory that the store uses, together with that of compactions about 150 MB.
 const (
 	memTable   = 8 << 20  // what was written last; there are two or three
 	blockCache = 64 << 20 // blocks of files, the memTables included

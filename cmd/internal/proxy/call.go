@@ -33,7 +33,7 @@ type call struct {
 	body   body
 	report *sluicehttp.Report
 	key    string // of its gate
-	turn   *turn  // nil when it has been given back
+	turn   *turn  // nil when it has been returned
 
 	mu       sync.Mutex
 	left     time.Duration // that the call may still wait

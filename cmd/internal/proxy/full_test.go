@@ -145,7 +145,7 @@ func TestFull_SDKs(t *testing.T) {
 			arrivals := limited.Record().Arrivals()
 			span := (arrivals[len(arrivals)-1] - arrivals[0]).Seconds()
 			t.Logf("%v of %d calls; %d of %d responses 429; the server refused %d; %.1f s, %.0f %% of the limit; Jain %.3f",
-				ok, calls, throttled, responses, limited.Record().Refused(), span, 100*(float64(calls*test.processes-burst)/span)/rate, sum*sum/float64(len(ok))/squares)
+				ok, calls, throttled, responses, limited.Record().Throttled(), span, 100*(float64(calls*test.processes-burst)/span)/rate, sum*sum/float64(len(ok))/squares)
 		})
 	}
 }

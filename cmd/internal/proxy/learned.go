@@ -129,7 +129,7 @@ func (m *memory) save() error {
 	return nil
 }
 
-// replaceFile writes a file anew, or leaves it as it is.
+// replaceFile writes a file again, or leaves it as it is.
 func replaceFile(name string, text []byte) (err error) {
 	f, err := os.CreateTemp(filepath.Dir(name), filepath.Base(name)+".*")
 	if err != nil {

@@ -40,7 +40,7 @@ func TestMemory_OutlivesARestart(t *testing.T) {
 				})
 			}
 			all.Wait()
-			refused[run] = h.upstream.Record().Refused()
+			refused[run] = h.upstream.Record().Throttled()
 			if err := h.proxy.memory.save(); err != nil {
 				t.Error(err)
 			}

@@ -62,7 +62,7 @@ func (s *statusLine) follow(p *proxy, on *os.File) (stop func()) {
 func (p *proxy) line(before uint64) (text string, sent uint64) {
 	var longest sluice.Stats // the gate whose first call has waited longest
 	for s := range p.gates() {
-		sent += s.Granted
+		sent += s.Admitted
 		if s.OldestWait > longest.OldestWait {
 			longest = s
 		}

@@ -54,7 +54,7 @@ func (p *proxy) health(w http.ResponseWriter) *problem {
 // shown yields the rows of the page: all gates, and the tenants whose calls wait behind their own.
 func (p *proxy) shown(yield func(live.Gate) bool) {
 	for _, u := range p.set.Load().table.upstreams {
-		for g := range live.Transport(u.transport) {
+		for g := range live.FromTransport(u.transport) {
 			if g.Control = nil; !yield(g) {
 				return
 			}

@@ -241,7 +241,7 @@ func (p *proxy) RoundTrip(req *http.Request) (*http.Response, error) {
 	defer c.answer()
 	up := c.route.upstream
 	if up.key != nil {
-		req = req.WithContext(sluicehttp.With(req.Context(), sluicehttp.Overrides{Key: c.key}))
+		req = req.WithContext(sluicehttp.WithOverrides(req.Context(), sluicehttp.Overrides{Key: c.key}))
 	}
 	return up.transport.RoundTrip(req)
 }

@@ -24,15 +24,15 @@ type preset struct {
 // known are the presets. Those with a host are served without a -route. Amazon is not one of them:
 // its SDKs sign the name of the host that they call.
 var known = []preset{
-	{"openai", "api.openai.com", presets.ForOpenAI},
-	{"anthropic", "api.anthropic.com", presets.ForAnthropic},
-	{"gemini", "generativelanguage.googleapis.com", presets.ForGemini},
-	{"github", "api.github.com", presets.ForGitHub},
-	{"slack", "slack.com", presets.ForSlack},
-	{"discord", "discord.com", presets.ForDiscord},
-	{"x", "api.x.com", presets.ForX},
-	{"atlassian", "", presets.ForAtlassian},
-	{"graphql", "", presets.ForGraphQL},
+	{"openai", "api.openai.com", presets.OpenAI},
+	{"anthropic", "api.anthropic.com", presets.Anthropic},
+	{"gemini", "generativelanguage.googleapis.com", presets.Gemini},
+	{"github", "api.github.com", presets.GitHub},
+	{"slack", "slack.com", presets.Slack},
+	{"discord", "discord.com", presets.Discord},
+	{"x", "api.x.com", presets.X},
+	{"atlassian", "", presets.Atlassian},
+	{"graphql", "", presets.GraphQL},
 }
 
 // presetOf returns the preset of a host, or the zero preset.

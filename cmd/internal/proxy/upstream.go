@@ -45,7 +45,7 @@ func newUpstream(want wanted, o *options, m *memory) (*upstream, error) {
 	cfg.Retry.MaxServerWait = max(cfg.Retry.MaxServerWait, longestServerWait)
 	gate.Observer = noteCause
 	if o.log != nil {
-		gate.Observer = observe.All(noteCause, observe.NewLogger(o.log))
+		gate.Observer = observe.Multi(noteCause, observe.NewLogger(o.log))
 	}
 	if cfg.Cost == nil {
 		cfg.NewGate = func(name string) (*sluice.Gate, error) { return m.newGate(name, gate) }

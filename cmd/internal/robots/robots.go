@@ -4,7 +4,7 @@
 // The rules are those of RFC 9309 (Koster, Illyes, Zeller, Sassman: Robots
 // Exclusion Protocol, 2022), with Crawl-delay, which is not in it. They are
 // applied by github.com/temoto/robotstxt, which is given a file that this
-// package has written anew; sanitise.go says why. Where a file can be read in
+// package has written again; sanitise.go says why. Where a file can be read in
 // two ways it is read in the one that allows less, or as Google's parser does.
 package robots
 

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// Why is a file written anew before temoto/robotstxt, v1.1.2, reads it?
+// Why is a file written again before temoto/robotstxt, v1.1.2, reads it?
 //
 // Because one line can spoil that: "Crawl-delay: abc", "-3", "NaN" or nothing
 // at all, or any rule before the first User-agent, is an error for the file as

@@ -41,7 +41,7 @@ func (l *limiter) arrive(now time.Duration) (v verdict, wait time.Duration) {
 func (l *limiter) leave() { l.inFlight-- }
 
 // bucket is the generic cell rate algorithm in whole numbers: a bucket that
-// holds up to size calls and regains count of them per period, evenly. All it
+// delays to size calls and regains count of them per period, evenly. All it
 // keeps is the time at which it will be full again.
 //
 // A rate such as 3/s has no period in whole nanoseconds, and a rounded one

@@ -36,7 +36,7 @@ type Config struct {
 	// their first call, always the same ones, none of them in the last tenth.
 	NoFaults bool
 	// Family, if set, writes into every response the number of remaining calls.
-	Family sluicetest.Family
+	Family sluicetest.HeaderStyle
 }
 
 // Server is the API: an http.Handler that can listen on its own.
@@ -177,10 +177,10 @@ func (s *Server) item(w http.ResponseWriter, r *http.Request) {
 
 // standing is how the caller stands with the rate after a call. The window is that
 // in which a bucket of that size is filled.
-func (s *Server) standing(e entry) sluicetest.Standing {
-	return sluicetest.Standing{
+func (s *Server) standing(e entry) sluicetest.LimitState {
+	return sluicetest.LimitState{
 		Name: "default", Limit: s.cfg.Bucket, Window: s.cfg.Per * time.Duration(s.cfg.Bucket) / time.Duration(s.cfg.Count),
-		Remaining: e.left, Reset: e.full, Wait: e.next, Refused: e.verdict != accepted, Now: time.Now(),
+		Remaining: e.left, Reset: e.full, Wait: e.next, Throttled: e.verdict != accepted, Now: time.Now(),
 	}
 }
 

@@ -65,7 +65,7 @@ var onlySemaphore = client{name: "semaphore alone", make: func(l *lane) (func(co
 
 // onlyPacer limits the rate at which calls start, and nothing else.
 var onlyPacer = client{name: "pacer alone", make: func(l *lane) (func(context.Context, *caller) error, func() float64) {
-	p := limits.Must(pacer.New(l.rate(), pacer.Config{}))
+	p := limits.Must(pacer.New(l.rate()))
 	return l.repeat(func(ctx context.Context) (func(), error) {
 		return func() {}, p.Acquire(ctx, 1)
 	}), nil
@@ -104,9 +104,9 @@ func throughGate(l *lane, cfg sluice.Config) (func(context.Context, *caller) err
 	cfg.RetryBudget = -1
 	g := limits.Must(sluice.New(cfg))
 	call := func(ctx context.Context, c *caller) error {
-		a := sluice.NewAttempts(g, sluice.RetryPolicy{
+		a := sluice.NewRetryLoop(g, sluice.RetryPolicy{
 			Attempts: -1, MaxElapsed: -1, MaxServerWait: -1,
-			Throttled: c.seeded(sluice.FullJitter(time.Second, 30*time.Second)), // the default
+			ThrottleBackoff: c.seeded(sluice.FullJitter(time.Second, 30*time.Second)), // the default
 		})
 		for {
 			permit, err := a.Next(ctx, 1)
@@ -116,7 +116,7 @@ func throughGate(l *lane, cfg sluice.Config) (func(context.Context, *caller) err
 			again, err := a.Try(ctx, permit, func(ctx context.Context) error {
 				r, err := l.send(ctx, c)
 				if err == nil && r.outcome == refused {
-					err = sluice.RetryAfter(errRefused, r.retryAfter)
+					err = sluice.ThrottledFor(errRefused, r.retryAfter)
 				}
 				return err
 			})

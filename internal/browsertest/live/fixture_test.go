@@ -90,10 +90,10 @@ func (c *crowd) gates() []*sluice.Gate {
 	bucket := limits.Must(leaky.New(limits.Rate{Count: 20, Per: time.Second, Burst: 5}))
 	unknown := gate(sluice.Config{Name: "https://unknown.example.io", Adaptive: sluice.Adaptive{Search: true}})
 	c.calls(12, func() {
-		_ = sluice.Retry(c.ctx, unknown, sluice.RetryPolicy{}, func(context.Context) error {
+		_ = sluice.Retry(c.ctx, unknown, func(context.Context) error {
 			c.sleep(20 * time.Millisecond)
 			if r := bucket.Take(1); !r.Allowed() {
-				return sluice.RetryAfter(errors.New("429"), 0)
+				return sluice.ThrottledFor(errors.New("429"), 0)
 			}
 			return nil
 		})
@@ -101,10 +101,10 @@ func (c *crowd) gates() []*sluice.Gate {
 
 	broken := gate(sluice.Config{Name: "https://broken.example.com", RetryBudget: 10})
 	c.calls(4, func() {
-		_ = sluice.Retry(c.ctx, broken, sluice.RetryPolicy{Backoff: sluice.Constant(50 * time.Millisecond)}, func(context.Context) error {
+		_ = sluice.Retry(c.ctx, broken, func(context.Context) error {
 			c.sleep(10 * time.Millisecond)
 			return errors.New("500 Internal Server Error")
-		})
+		}, sluice.RetryPolicy{Backoff: sluice.Constant(50 * time.Millisecond)})
 	})
 	gate(sluice.Config{Name: "https://user:secret@idle.example.com/v1?key=secret", Concurrency: 8, Rate: rate(100)})
 	return all
@@ -138,7 +138,7 @@ func (c *crowd) transport() *sluicehttp.Transport {
 // serve serves the page of all of them.
 func serve(t *testing.T, cfg live.Config) (url string) {
 	c := newCrowd(t)
-	page := limits.Must(live.NewWith(cfg, live.Gates(c.gates()...), live.Transport(c.transport())))
+	page := limits.Must(live.NewWith(cfg, live.FromGates(c.gates()...), live.FromTransport(c.transport())))
 	s := httptest.NewServer(page)
 	t.Cleanup(func() { page.Close(); s.Close() })
 	return s.URL + "/debug/gates"

@@ -108,7 +108,7 @@ func testKeyboard(t *testing.T, b *browsertest.Browser) {
 // With the token, and only with it, a gate is changed.
 func testChange(t *testing.T, b *browsertest.Browser) {
 	g := limits.Must(sluice.New(sluice.Config{Name: "g", Concurrency: 8}))
-	s := httptest.NewServer(limits.Must(live.NewWith(live.Config{Every: 100 * time.Millisecond, Token: token}, live.Gates(g))))
+	s := httptest.NewServer(limits.Must(live.NewWith(live.Config{Every: 100 * time.Millisecond, Token: token}, live.FromGates(g))))
 	t.Cleanup(s.Close)
 	p := b.Open(t, s.URL+"/gates", browsertest.View{Noise: []string{"403"}})
 	p.WaitFor(isLive)
@@ -199,7 +199,7 @@ func testRestart(t *testing.T, b *browsertest.Browser) {
 	begin := func(l net.Listener, name string) *http.Server {
 		same := limits.Must(sluice.New(sluice.Config{Name: "same"}))
 		_ = same.Wait(t.Context())
-		page := live.New(live.Gates(limits.Must(sluice.New(sluice.Config{Name: name})), same))
+		page := live.New(live.FromGates(limits.Must(sluice.New(sluice.Config{Name: name})), same))
 		s := &http.Server{Handler: page}
 		s.RegisterOnShutdown(page.Close)
 		go s.Serve(l)
@@ -233,7 +233,7 @@ func testThousand(t *testing.T, b *browsertest.Browser) {
 	}
 	busy := all[777]
 	c.calls(1, func() { _ = busy.Wait(c.ctx); c.sleep(5 * time.Millisecond) })
-	page := live.New(live.Gates(all...))
+	page := live.New(live.FromGates(all...))
 	s := httptest.NewServer(page)
 	t.Cleanup(func() { page.Close(); s.Close() })
 	p := b.Open(t, s.URL, browsertest.View{})

@@ -8,7 +8,7 @@
 // An execution is a sequence of choices: which goroutine performs its next operation. One goroutine
 // runs at a time, as a coroutine, so the same choices give the same execution. The search is
 // stateless (Godefroid, Model Checking for Programming Languages using VeriSoft, 1997): it keeps the
-// choices of the last execution, changes the last one that can be changed, and runs the scene anew.
+// choices of the last execution, changes the last one that can be changed, and runs the scene again.
 // There are two ways to bound it:
 //
 //   - Dynamic partial-order reduction (Flanagan and Godefroid, Dynamic Partial-Order Reduction for

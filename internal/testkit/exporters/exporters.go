@@ -112,12 +112,12 @@ func story(_ Exporter, newGate func(sluice.Config) *sluice.Gate) func() {
 	g := newGate(sluice.Config{Name: "api", Concurrency: 2, Rate: sluice.Rate{Count: 4, Per: time.Second}, MaxWaiting: 2})
 	attempts := 0
 	policy := sluice.RetryPolicy{Backoff: sluice.Constant(time.Millisecond)}
-	sluice.Retry(bg, g, policy, func(context.Context) error { // starts at 0, 0.25 and 0.5
+	sluice.Retry(bg, g, func(context.Context) error { // starts at 0, 0.25 and 0.5
 		if attempts++; attempts < 3 {
 			return errors.New("500")
 		}
 		return nil
-	})
+	}, policy)
 	g.TryAcquire(1) // its turn is at 0.75
 	g.Do(bg, func(context.Context) error { time.Sleep(time.Second); return nil })
 	g.Acquire(bg, 1) // at 1.75, and stays
@@ -135,10 +135,10 @@ func story(_ Exporter, newGate func(sluice.Config) *sluice.Gate) func() {
 // with which it shares, one with no pace but a bound of the calls in flight, one of two units, and
 // one that has learned nothing.
 var learned = []sluice.Stats{
-	{Name: "api", Learned: &sluice.Learned{Pace: 19, Rate: 20, Proven: 19, Refuted: 20.5, Blocked: true, Refusals: 3, Share: .25, Peers: 3}},
-	{Name: "api", Learned: &sluice.Learned{Pace: 0.5, Refusals: 2}},
+	{Name: "api", Learned: &sluice.Learned{Pace: 19, Rate: 20, AcceptedRate: 19, ThrottledRate: 20.5, Blocked: true, Throttled: 3, Share: .25, Peers: 3}},
+	{Name: "api", Learned: &sluice.Learned{Pace: 0.5, Throttled: 2}},
 	{Name: "cut", Learned: &sluice.Learned{Share: .5}},
-	{Name: "slow", Learned: &sluice.Learned{Concurrency: 7, Refusals: 9}},
+	{Name: "slow", Learned: &sluice.Learned{Concurrency: 7, Throttled: 9}},
 	{Name: "units", Learned: &sluice.Learned{Units: []sluice.Learned{{Unit: "calls", Pace: 1}, {Unit: "a\xff", Rate: 2}}}},
 	{Name: "idle"},
 }
@@ -169,7 +169,7 @@ func manyGates(_ Exporter, newGate func(sluice.Config) *sluice.Gate) func() {
 
 func manyHistograms(e Exporter, _ func(sluice.Config) *sluice.Gate) func() {
 	for i, name := range []string{"a", "b", "b", "c"} {
-		e.Observe(sluice.Event{Kind: sluice.EventGranted, Gate: name, N: 1, Wait: time.Duration(i) * time.Second})
+		e.Observe(sluice.Event{Kind: sluice.EventAdmitted, Gate: name, N: 1, Wait: time.Duration(i) * time.Second})
 		e.Observe(sluice.Event{Kind: sluice.EventReleased, Gate: name, N: 1, Held: time.Duration(i) * time.Minute})
 	}
 	return nothing
@@ -214,8 +214,8 @@ func badInput(e Exporter, newGate func(sluice.Config) *sluice.Gate) func() {
 		newGate(sluice.Config{Name: name})
 		e.Observe(sluice.Event{Kind: sluice.EventQueued, Gate: name})
 	}
-	e.Observe(sluice.Event{Kind: sluice.EventRefused, Gate: "g"})
-	e.Observe(sluice.Event{Kind: sluice.EventRefused, Gate: "g", Reason: "new"})
+	e.Observe(sluice.Event{Kind: sluice.EventRejected, Gate: "g"})
+	e.Observe(sluice.Event{Kind: sluice.EventRejected, Gate: "g", Reason: "new"})
 	e.Observe(sluice.Event{Kind: "unknown", Gate: "g"})
 	e.Observe(sluice.Event{})
 	return nothing

@@ -34,7 +34,7 @@ func strict(t *testing.T, c sluiceredis.Client) {
 	if res := must[limits.Result](t)(l.Take(bg, "0", 1)); res.Allowed() {
 		t.Error("what a server may have lost was granted")
 	}
-	if err := s.Vouch(bg); err != nil {
+	if err := s.ConfirmIntact(bg); err != nil {
 		t.Fatal(err)
 	}
 	for i := range 30 {

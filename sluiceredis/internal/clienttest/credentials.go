@@ -82,7 +82,7 @@ func credentials(t *testing.T, lib Library) {
 					t.Errorf("away %d times", stats.Outages)
 				}
 				setUser(root, v.back)
-				for limit := time.Now().Add(20 * sec); store.Stats().Away > 0; {
+				for limit := time.Now().Add(20 * sec); store.Stats().Unavailable > 0; {
 					if take(); time.Now().After(limit) {
 						t.Fatal("the server does not decide again")
 					}

@@ -52,7 +52,7 @@ var kinds = map[string]func(t *testing.T, s *sluiceredis.Store) limits.Limiter{
 	},
 	"aligned": func(t *testing.T, s *sluiceredis.Store) limits.Limiter {
 		if s == nil {
-			return limits.Must(window.NewFixed(window.Quota{Limit: 5, Calendar: window.Month}))
+			return limits.Must(window.NewFixed(window.Quota{Limit: 5, Per: window.Month}))
 		}
 		cfg := sluiceredis.FixedConfig{Limit: 5, Window: 100 * 24 * time.Hour, Aligned: true}
 		return must[*sluiceredis.Fixed](t)(s.Fixed("conform", cfg)).On("k")
@@ -162,7 +162,7 @@ func inGate(t *testing.T, m limits.Limiter) {
 	if wait, err := m.Admit(bg, 3); wait != 0 || err != nil {
 		t.Errorf("three of five are left: %v, %v", wait, err)
 	}
-	if got := gate.Stats().Stranded; got != 0 {
+	if got := gate.Stats().Unreturned; got != 0 {
 		t.Errorf("%d stranded", got)
 	}
 }

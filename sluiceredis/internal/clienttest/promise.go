@@ -17,7 +17,7 @@ type Shared struct {
 	// Apart keeps the two quotas of the subject from being decided in one step.
 	Apart bool
 
-	// Late is the duration of a question.
+	// MaxLateness is the duration of a question.
 	Late time.Duration
 
 	// Break makes the server unreachable, and returns what mends it. nil if that

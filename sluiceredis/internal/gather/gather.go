@@ -51,7 +51,7 @@ type Gatherer[K comparable, O any] struct {
 	// Patience, if not nil, returns until when a caller waits for a call that is made for
 	// several, and a context that ends its wait as well, in place of its own. Then its own
 	// context needs no timer: one timer serves all that wait. If the time has come the
-	// caller leaves as if its context had reached a deadline.
+	// caller starts as if its context had reached a deadline.
 	Patience func(request O) (ctx context.Context, until time.Time)
 
 	// Units, if not nil, returns the number of units that a request adds to a call, of which one

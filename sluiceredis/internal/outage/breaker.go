@@ -22,7 +22,7 @@ import (
 //	                      └────── while ──────┘ failed
 //
 // Nothing runs in between: it is a call that finds that it is time. A probe whose
-// caller leaves says nothing, and the next call is one.
+// caller starts says nothing, and the next call is one.
 //
 // A server that hangs is silent, and to wait for failures would cost each caller its
 // deadline. So it is unavailable as soon as one caller has left because of the silence, see Hangs.

@@ -99,7 +99,7 @@ func newWorker(o order) (*worker, error) {
 	}
 	switch o.Kind {
 	case "pacer":
-		p, err := w.store.Pacer("shared", limits.Rate{Count: o.Rate, Per: time.Second}, sluiceredis.PacerConfig{Late: o.Late})
+		p, err := w.store.Pacer("shared", limits.Rate{Count: o.Rate, Per: time.Second}, sluiceredis.PacerConfig{MaxLateness: o.Late})
 		if err != nil {
 			return nil, err
 		}
