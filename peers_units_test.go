@@ -493,6 +493,7 @@ func TestGate_Peers_SetRate_LeavesTheGroupOfItsUnit(t *testing.T) {
 		for range 20 {
 			call()
 		}
+		synctest.Wait() // for the report that is due now
 		if _, reports := m.take(ofCost); len(reports) < 3 {
 			t.Fatalf("%d reports of cost", len(reports))
 		}
