@@ -206,7 +206,7 @@ func TestConfig_Weight_Cost(t *testing.T) {
 			}
 			time.Sleep(20 * time.Second)
 			one, four := float64(children[0].Stats().Admitted), float64(children[1].Stats().Admitted)
-			if math.Abs(one/four-c.ratio) > 0.02*c.ratio {
+			if math.Abs(one/four-c.ratio) > 0.08*c.ratio { // a call may be settled when the next has its place
 				t.Errorf("%v, settled by %d: %v calls of cost 1, %v of cost 4", c.unit, c.settled, one, four)
 			}
 		})
