@@ -177,7 +177,7 @@ readonly hostile=' FuzzParse FuzzStructured FuzzMakers FuzzRestore FuzzSnapshot 
 # what was found here before, so that a run means the same on every machine.
 fuzz_all() {
 	local longest=$1 hostile_longest=${2-$1} without=${3-^none$}
-	local targets target left dir binary name share most
+	local targets target left dir binary name share limit
 	fuzz_binaries "$without" >"$tmp/targets"
 	# The hostile ones first: they have what time there is.
 	while read -r dir binary name; do
@@ -195,9 +195,9 @@ fuzz_all() {
 		# and stopping a target. What one leaves goes to those after it.
 		share=$(((budget - 10 - SECONDS) * 1000 / left - 1500))
 		((share >= 500)) || fail "$left of ${#targets[@]} targets are left, and no time: raise the budget"
-		most=$longest
-		[[ $hostile != *" $name "* ]] || most=$hostile_longest
-		((share <= most)) || share=$most
+		limit=$longest
+		[[ $hostile != *" $name "* ]] || limit=$hostile_longest
+		((share <= limit)) || share=$limit
 		fuzz "$dir" "$binary" "$name" "$share"
 		left=$((left - 1))
 	done
