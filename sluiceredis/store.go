@@ -247,11 +247,14 @@ func (s *Store) conduct(ctx context.Context, c *sending) ([]int64, error) {
 		return nil, fmt.Errorf("sluiceredis: %s replied nothing", script.name)
 	case reply[0] < 0:
 		s.stats.data.Add(1)
-		which := int64(0)
+		all, which := s.keysOf(script, keys), int64(0)
 		if len(reply) == 3 {
 			which = reply[2]
 		}
-		return nil, dataError(s.keysOf(script, keys)[which], reply[0])
+		if which < 0 || which >= int64(len(all)) {
+			return nil, fmt.Errorf("sluiceredis: %s replied about key %d of %d", script.name, which, len(all))
+		}
+		return nil, dataError(all[which], reply[0])
 	}
 	if said > outage.Answered && ctx.Err() == nil {
 		err = c.away(err)
