@@ -271,7 +271,7 @@ func notTold(t *testing.T, status int) {
 		return 200, ""
 	}
 	inSite(t, sluicehttp.Config{}, says, func(s *site, rt *sluicehttp.Transport, c *caller) {
-		ctx, cancel := context.WithTimeout(bg, 10*time.Second)
+		ctx, cancel := context.WithTimeout(bg, time.Minute)
 		defer cancel()
 		failed := 0
 		for i := range 20 {
@@ -294,8 +294,10 @@ func notTold(t *testing.T, status int) {
 		}
 		c.Wait()
 		items, searches := len(s.arrivals("/items")), len(s.arrivals("/search"))
-		if items < 16*500/2 || searches < 8 || searches > 70 || failed > 12 { // until it is known, and at the end
-			t.Errorf("%d of 8,000 items, and %d searches at 1/s, of which %d failed", items, searches, failed)
+		// In one run of a hundred the first answers prove nothing, and all wait for the searches for
+		// half a minute; in another one the searches are asked five times as often.
+		if items < 16*50*60/3 || searches < 50 || searches > 400 || failed > 60 {
+			t.Errorf("%d of 48,000 items, and %d searches at 1/s, of which %d failed", items, searches, failed)
 		}
 		if !slices.Contains(keys(rt), "https://api.test GET /search") {
 			t.Errorf("the search is no scope: %v", keys(rt))
