@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
+	"slices"
 	"time"
 
 	"github.com/sluice-go/sluice/internal/errs"
@@ -147,7 +149,7 @@ func (p *path) join(ctx context.Context, t queue.Turn) (queue.Wait, error) {
 		}
 	}
 	steps := p.gates[0].steps
-	if wait, by, err := takeAll(ctx, t.N, steps); wait > 0 || err != nil {
+	if wait, by, err := takeAll(ctx, t.N, steps, p.behind(t.N)); wait > 0 || err != nil {
 		by.gate.noteHeldBy(by.cause(), wait)
 		return no(by.gate, queue.Wait{For: wait, Sure: wait, By: by.bell}, errs.Named(string(by.cause()), err))
 	}
@@ -157,6 +159,38 @@ func (p *path) join(ctx context.Context, t queue.Turn) (queue.Wait, error) {
 		return no(g, wait, err)
 	}
 	return wait, nil
+}
+
+// mostCost is as much as behind says of a gate, so that nothing overflows.
+const mostCost = 1 << 40
+
+// behind returns the calls that wait for the gates of p behind one of n, and have room there.
+func (p *path) behind(n int64) (b behind) {
+	if !slices.ContainsFunc(p.gates[0].steps, step.remote) {
+		return b
+	}
+	room := behind{math.MaxInt64, math.MaxInt64}
+	for _, g := range p.gates {
+		g.queue.Lock()
+		calls := max(0, int64(g.queue.Len())-1)
+		cost := max(0, g.queue.Weight()-n)
+		g.queue.Unlock()
+		if g.rateUnit != Cost { // then the queue adds up calls
+			cost = calls * min(n, mostCost)
+		}
+		b.calls, b.cost = b.calls+calls, b.cost+min(cost, mostCost)
+		switch left := g.concurrency - g.inFlight() - g.concurrencyUnit.of(n); {
+		case g.concurrency == 0:
+		case g.concurrencyUnit == Cost:
+			room.cost = min(room.cost, max(0, left))
+		default:
+			room.calls = min(room.calls, max(0, left))
+		}
+	}
+	if b.calls > room.calls {
+		b = behind{room.calls, b.cost / b.calls * room.calls}
+	}
+	return behind{b.calls, min(b.cost, room.cost)}
 }
 
 // commit takes the room and the slots of all gates of p at one instant and returns the receipt

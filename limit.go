@@ -90,17 +90,28 @@ func (s step) slow() bool {
 // stepsOf returns the steps for the limits of g and of its parents.
 func stepsOf(g *Gate) []step {
 	var local, remote []step
-	for ; g != nil; g = g.parent {
-		for i := range g.limits {
-			l := ownedLimit{&g.limits[i], g, bellOf(g.limits[i].Limiter)}
-			if _, ok := l.Limiter.(limits.Remote); ok {
-				remote = join(remote, l)
-			} else {
+	for gate := g; gate != nil; gate = gate.parent {
+		for i := range gate.limits {
+			l := ownedLimit{&gate.limits[i], gate, bellOf(gate.limits[i].Limiter)}
+			switch _, ok := l.Limiter.(limits.Remote); {
+			case !ok:
 				local = append(local, step{of: []ownedLimit{l}})
+			case gate == g || len(remote) > 0:
+				remote = join(remote, l)
 			}
 		}
 	}
+	if len(remote) == 0 && g.parent != nil {
+		// The same as those of its parent: the Joint may have taken ahead for all children.
+		remote = slices.DeleteFunc(slices.Clone(g.parent.steps), func(s step) bool { return !s.remote() })
+	}
 	return append(local, remote...)
+}
+
+// remote reports whether s asks over a network.
+func (s step) remote() bool {
+	_, ok := s.of[0].Limiter.(limits.Remote)
+	return ok
 }
 
 // join adds l, which is remote, to the first step that it can join, or as a new step.
@@ -116,32 +127,48 @@ func join(steps []step, l ownedLimit) []step {
 			return steps
 		}
 	}
-	return append(steps, step{of: []ownedLimit{l}})
+	return append(steps, step{l.Limiter.(limits.Remote).Join(), []ownedLimit{l}})
 }
 
-// take takes for a call of n, or returns how long to wait and the limit that refuses.
-func (s *step) take(ctx context.Context, n int64) (wait time.Duration, by ownedLimit, err error) {
+// A behind is the calls that wait behind one.
+type behind struct{ calls, cost int64 }
+
+// of returns what the calls of b will take of l, as far as that is known.
+func (b behind) of(l ownedLimit) int64 {
+	switch l.Unit {
+	case Calls:
+		return b.calls
+	case Cost:
+		return b.cost
+	}
+	return 0
+}
+
+// take takes for a call of n, or returns how long to wait and the limit that refuses. b waits
+// behind it.
+func (s *step) take(ctx context.Context, n int64, b behind) (wait time.Duration, by ownedLimit, err error) {
 	if s.joint == nil {
 		if n = s.of[0].of(ctx, n); n > 0 {
 			wait, err = s.of[0].Limiter.Admit(ctx, n)
 		}
 		return wait, s.of[0], err
 	}
-	all, any := make([]int64, len(s.of)), false
+	all, any := make([]int64, 2*len(s.of)), false
+	all, ahead := all[:len(s.of)], all[len(s.of):]
 	for i, l := range s.of {
-		all[i] = l.of(ctx, n)
+		all[i], ahead[i] = l.of(ctx, n), b.of(l)
 		any = any || all[i] > 0
 	}
 	if !any {
 		return 0, s.of[0], nil
 	}
-	wait, which, err := s.joint.AdmitAll(ctx, all)
+	wait, which, err := s.joint.AdmitAll(ctx, all, ahead)
 	return wait, s.of[which], err
 }
 
 // takeAll takes from all steps for a call of n, or from none and returns how long to wait and the
 // limit that refuses.
-func takeAll(ctx context.Context, n int64, steps []step) (wait time.Duration, by ownedLimit, err error) {
+func takeAll(ctx context.Context, n int64, steps []step, b behind) (wait time.Duration, by ownedLimit, err error) {
 	taken := 0
 	defer func() {
 		if taken < len(steps) { // a limit refuses, or has panicked
@@ -149,7 +176,7 @@ func takeAll(ctx context.Context, n int64, steps []step) (wait time.Duration, by
 		}
 	}()
 	for i := range steps {
-		if wait, by, err = steps[i].take(ctx, n); wait > 0 || err != nil {
+		if wait, by, err = steps[i].take(ctx, n, b); wait > 0 || err != nil {
 			return wait, by, err
 		}
 		taken++

@@ -77,7 +77,7 @@ func (d direct) admit(ctx context.Context) (now time.Duration, v schedule.Verdic
 		at = seen[i].now + gate.ahead
 	}
 	if len(d.steps()) > 0 {
-		if wait, _, err := takeAll(ctx, 1, d.steps()); wait > 0 || err != nil {
+		if wait, _, err := takeAll(ctx, 1, d.steps(), behind{}); wait > 0 || err != nil {
 			return 0, schedule.Early, false
 		}
 	}
@@ -137,7 +137,7 @@ func (d direct) passAll(ctx context.Context, n int64) (left queue.Grant, v sched
 			return left, v
 		}
 	}
-	if wait, _, err := takeAll(ctx, n, d.steps()); wait > 0 || err != nil {
+	if wait, _, err := takeAll(ctx, n, d.steps(), behind{}); wait > 0 || err != nil {
 		return left, schedule.Early
 	}
 	// It has just come, and so is not late by our fault.

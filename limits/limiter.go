@@ -53,12 +53,13 @@ type Remote interface {
 	Limiter
 
 	// Join returns a Joint for this limit and the others, in that order, or nil if
-	// they cannot be joined: one is on another server, or is given twice. A limit that
-	// can never be joined returns nil. Join does no I/O.
+	// they cannot be joined: one is on another server, or is given twice. Without others it is a
+	// Joint for this limit alone, or nil if Admit does as well. A gate makes one of its own, and
+	// asks only that. Join does no I/O.
 	Join(others ...Limiter) Joint
 }
 
-// A Joint takes from several limits in one step, from all or none, so that nothing need
+// A Joint takes from one or several limits in one step, from all or none, so that nothing need
 // be returned if one of them rejects.
 type Joint interface {
 	// AdmitAll takes n[i] from limit i, for each i, and returns 0; n[i] may be 0, which limit i
@@ -66,7 +67,11 @@ type Joint interface {
 	// is worth calling again, and the index of the limit with that wait. With ErrTooLarge the index
 	// is that of the limit in which n can never fit, with another error that of the limit that
 	// could not decide. Otherwise it is like Admit.
-	AdmitAll(ctx context.Context, n []int64) (wait time.Duration, which int, err error)
+	//
+	// behind[i] is what the calls that wait behind this one will take of limit i, 0 if that is not
+	// known; nil means that none waits. A Joint may take a part of it in the same step, from all limits alike, and let later
+	// calls through without asking. It returns what no call has come for in the next moment.
+	AdmitAll(ctx context.Context, n, behind []int64) (wait time.Duration, which int, err error)
 
 	// AdjustAll adjusts each limit i by delta[i], not at all if that is 0. It
 	// returns nil if all changes were made, or an error for each limit, nil for

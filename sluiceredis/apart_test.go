@@ -58,7 +58,7 @@ func TestSetsWithoutAServer(t *testing.T) {
 			t.Errorf("%+v, %v", d, err)
 		}
 		left(4, 2, 3)
-		if wait, which, err := set.AdmitAll(bg, []int64{1, 4, 1, 1}); wait != 0 || which != 1 || err != limits.ErrTooLarge {
+		if wait, which, err := set.AdmitAll(bg, []int64{1, 4, 1, 1}, nil); wait != 0 || which != 1 || err != limits.ErrTooLarge {
 			t.Errorf("%v, %d, %v", wait, which, err)
 		}
 		if d, err := set.all(bg, 1); err != nil || !d.allowed() {

@@ -164,7 +164,7 @@ func ExampleBucket_On() {
 	}
 	both := second.On("ann").Join(day.On("ann"))
 	for _, n := range []int64{2, 2, 1001} {
-		wait, which, err := both.AdmitAll(context.Background(), []int64{n, n})
+		wait, which, err := both.AdmitAll(context.Background(), []int64{n, n}, nil)
 		left, _ := day.Take(context.Background(), "ann", 0)
 		switch {
 		case err != nil:

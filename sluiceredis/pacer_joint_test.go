@@ -17,7 +17,7 @@ func TestPacer_SetRate_BurstReachesAJoint(t *testing.T) {
 		count := func() (n int) {
 			time.Sleep(20 * time.Second)
 			for range 10 {
-				if w, _, err := j.AdmitAll(t.Context(), []int64{1, 1}); err == nil && w == 0 {
+				if w, _, err := j.AdmitAll(t.Context(), []int64{1, 1}, nil); err == nil && w == 0 {
 					n++
 				}
 			}

@@ -62,6 +62,10 @@ func signOf(spots []spot) sign {
 type request struct {
 	parts []part
 
+	// calls is how often it asks for these units, one time after the other until they do not fit;
+	// 0 and 1 mean once. admitted is how often they did.
+	calls, admitted int64
+
 	// by is the limit that rejects, −1 if none does. If several do it is the first
 	// that never admits so many or, if there is none, the one that rejects longest.
 	by int
@@ -129,13 +133,29 @@ func (r *request) equal(o *request) bool {
 func (r *request) bulk() (units int64) {
 	for i := range r.parts {
 		if p := &r.parts[i]; p.AtOnce() == kinds.SlidingAtOnce && p.n <= p.Most() {
-			units += p.n
+			units += p.n * r.times()
 		}
 	}
 	return units
 }
 
-// decide decides r by states of its limits.
+// times returns how often r asks for its units.
+func (r *request) times() int64 { return max(1, r.calls) }
+
+// decideAll decides r by states of its limits, as often as it asks.
+func (r *request) decideAll(states []kinds.State) {
+	for r.admitted < r.times() {
+		if r.decide(states); !r.granted() {
+			break
+		}
+		r.admitted++
+	}
+	if r.admitted > 0 {
+		r.by = -1
+	}
+}
+
+// decide decides r once, by states of its limits.
 func (r *request) decide(states []kinds.State) {
 	for i, s := range states {
 		r.parts[i].res.RetryAfter = s.Wait(r.parts[i].n)

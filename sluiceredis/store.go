@@ -146,6 +146,7 @@ func New(client Client, cfg Config) (*Store, error) {
 	s.beats.made = time.Now()
 	_, s.alone = client.(inProcess)
 	s.takes.Run, s.takes.Undo, s.takes.Units, s.takes.MostUnits = s.takeOrElse, s.giveBack, (*request).bulk, kinds.SlidingAtOnce
+	s.takes.Apart = func(r *request) bool { return r.times() > 1 }
 	s.pacers.Run, s.pacers.Undo = s.reserveOrElse, s.giveBackSlots
 	s.ways.Run, s.ways.Ended, s.ways.Patience = s.sendAll, ambiguous, (*sending).patience
 	if t, ok := client.(Topology); ok {

@@ -82,7 +82,7 @@ func (t *taking) widen(reply []int64) []int64 {
 func (s *Store) call(requests []*request) (t *taking, whens int) {
 	t = new(taking)
 	call := &t.call
-	if r := requests[0]; len(requests) == 1 && len(r.parts) == 1 && r.decided() && !s.strict && r.parts[0].Kind() == kinds.BucketKind {
+	if r := requests[0]; len(requests) == 1 && len(r.parts) == 1 && r.times() == 1 && r.decided() && !s.strict && r.parts[0].Kind() == kinds.BucketKind {
 		p := &r.parts[0]
 		call.Script, call.Keys = takes[kinds.BucketKind], append(t.keys[:0], p.key)
 		call.Args = p.Args(append(t.args[:0], p.Cost(p.n)), "")
@@ -111,7 +111,10 @@ func (s *Store) call(requests []*request) (t *taking, whens int) {
 			return
 		}
 		runs++
-		n := int64(len(run))
+		n := int64(0)
+		for _, r := range run {
+			n += r.times()
+		}
 		if !r.ever() {
 			n = 0 // the script only says when it would fit
 		}
@@ -161,7 +164,7 @@ func (s *Store) takeFromServer(ctx context.Context, requests []*request) error {
 		clamped += rest[0]
 		rest = rest[parts[i].Kind().Found():]
 	}
-	granted, sent := int64(0), t.sent.Sub(s.beats.made)
+	granted, decided, sent := int64(0), uint64(0), t.sent.Sub(s.beats.made)
 	eachRun(requests, func(run []*request) {
 		if whens > 0 && run[0].decided() {
 			for _, state := range states {
@@ -173,10 +176,11 @@ func (s *Store) takeFromServer(ctx context.Context, requests []*request) error {
 		}
 		for _, r := range run {
 			r.now, r.sent = now, sent
-			if r.decide(states); r.granted() && !r.nothing() {
-				granted++
+			decided += uint64(r.times())
+			if r.decideAll(states); r.granted() && !r.nothing() {
+				granted += r.admitted
 				for i := range r.parts {
-					units[i] += r.parts[i].n
+					units[i] += r.parts[i].n * r.admitted
 				}
 			}
 		}
@@ -184,7 +188,7 @@ func (s *Store) takeFromServer(ctx context.Context, requests []*request) error {
 	for i := range parts {
 		s.keep(parts[i].spot, states[i], units[i], now)
 	}
-	s.stats.decisions.Add(uint64(len(requests)))
+	s.stats.decisions.Add(decided)
 	s.stats.clamped.Add(uint64(clamped))
 	if granted != reply[2] {
 		return fmt.Errorf("sluiceredis: %s granted %d, which should be %d", script.name, reply[2], granted)
@@ -203,7 +207,7 @@ func (s *Store) giveBack(_ sign, requests []*request) {
 		all := make([]correction, len(r.parts))
 		for i := range r.parts {
 			p := &r.parts[i]
-			all[i] = correction{spot: p.spot, delta: -p.n, age: s.elapsed() - r.sent, end: p.end}
+			all[i] = correction{spot: p.spot, delta: -p.n * r.admitted, age: s.elapsed() - r.sent, end: p.end}
 		}
 		s.adjust(context.Background(), all) // counted if it fails
 	}
@@ -235,9 +239,14 @@ func (s *Store) takeAway(requests []*request, away *outageError) error {
 	return nil
 }
 
-// takeHere decides one request in this process: by its limits if away is nil, and
+// takeHere decides one request, for one call, in this process: by its limits if away is nil, and
 // otherwise by their policies.
 func (s *Store) takeHere(r *request, away *outageError) (err error) {
+	defer func() {
+		if err == nil && r.granted() {
+			r.admitted = 1
+		}
+	}()
 	if away != nil {
 		r.sent = s.elapsed()
 		defer r.forget() // what was taken is returned by what is noted

@@ -41,6 +41,9 @@ func (p *Pacer) asked() (*Store, spot) { return p.store, p.at() }
 func (p *Pacer) Join(others ...limits.Limiter) limits.Joint { return join(p, others) }
 
 func join(first joinable, others []limits.Limiter) limits.Joint {
+	if _, paces := first.(*Pacer); paces && len(others) == 0 {
+		return nil // Admit reserves slots, which a joint cannot
+	}
 	limits := []joinable{first}
 	for _, o := range others {
 		l, ok := o.(joinable)
@@ -64,6 +67,7 @@ type joint struct {
 	store  *Store
 	limits []joinable
 	formed atomic.Pointer[form]
+	stock  stock
 
 	mu   sync.Mutex
 	last *request // the request admitted last, if slots were; see AdjustAll
@@ -132,14 +136,14 @@ func (t *joint) form() *form {
 // takes nothing and is always allowed. It panics if a number is negative, or unless there
 // is one for each limit.
 func (t *joint) take(ctx context.Context, n ...int64) (*request, error) {
-	if len(n) != len(t.limits) {
-		panic(fmt.Sprintf("sluiceredis: %d numbers for %d limits", len(n), len(t.limits)))
-	}
-	for _, n := range n {
-		mustNotBeNegative(n)
-	}
+	return t.takeUpTo(ctx, 1, n)
+}
+
+// takeUpTo is take for as many calls of n as fit, up to calls.
+func (t *joint) takeUpTo(ctx context.Context, calls int64, n []int64) (*request, error) {
+	t.mustBeNumbers(n)
 	f := t.form()
-	r := &request{parts: make([]part, len(n))}
+	r := &request{parts: make([]part, len(n)), calls: calls}
 	for i, a := range f.spots {
 		r.parts[i] = part{spot: a, n: n[i]}
 	}
@@ -154,9 +158,31 @@ func (t *joint) take(ctx context.Context, n ...int64) (*request, error) {
 	return r, nil
 }
 
-// AdmitAll implements limits.Joint.
-func (t *joint) AdmitAll(ctx context.Context, n []int64) (wait time.Duration, which int, err error) {
-	r, err := t.take(ctx, n...)
+// mustBeNumbers panics if a number is negative, or unless there is one for each limit.
+func (t *joint) mustBeNumbers(all []int64) {
+	if len(all) != len(t.limits) {
+		panic(fmt.Sprintf("sluiceredis: %d numbers for %d limits", len(all), len(t.limits)))
+	}
+	for _, n := range all {
+		mustNotBeNegative(n)
+	}
+}
+
+// AdmitAll implements limits.Joint. It takes ahead as stock.go says.
+func (t *joint) AdmitAll(ctx context.Context, n, behind []int64) (wait time.Duration, which int, err error) {
+	if err := ctx.Err(); err != nil {
+		return 0, 0, err
+	}
+	calls := int64(1)
+	if behind != nil {
+		t.mustBeNumbers(n)
+		t.mustBeNumbers(behind)
+		if t.stock.use(n) {
+			return 0, 0, nil
+		}
+		calls = t.ahead(n, behind)
+	}
+	r, err := t.ask(ctx, calls, n)
 	var data *keyError
 	switch {
 	case errors.As(err, &data):
@@ -171,6 +197,20 @@ func (t *joint) AdmitAll(ctx context.Context, n []int64) (wait time.Duration, wh
 	return res.RetryAfter, r.by, nil
 }
 
+// ask is takeUpTo that keeps what it takes for further calls in stock.
+func (t *joint) ask(ctx context.Context, calls int64, n []int64) (r *request, err error) {
+	t.stock.begin()
+	sent := time.Now()
+	defer func() {
+		admitted := r
+		if err != nil || r == nil || !r.granted() { // or it has panicked
+			admitted = nil
+		}
+		t.stock.end(admitted, sent, t.expire)
+	}()
+	return t.takeUpTo(ctx, calls, n)
+}
+
 // AdjustAll implements limits.Joint: it is Adjust of limit i by delta[i]. If the
 // server cannot be asked, or one key has invalid content, none is corrected.
 //
@@ -180,6 +220,9 @@ func (t *joint) AdjustAll(ctx context.Context, delta []int64, age time.Duration)
 	all := make([]correction, len(t.limits))
 	for i, a := range t.form().spots {
 		all[i] = correction{spot: a, delta: delta[i], age: age}
+	}
+	if age == 0 && t.stock.put(delta) {
+		return nil
 	}
 	if age == 0 {
 		t.mu.Lock()

@@ -121,7 +121,7 @@ func TestTogether(t *testing.T) {
 		if d, err := set.peek(bg); err != nil || !d.allowed() || d.results()[1].Remaining != 2 {
 			t.Errorf("%+v, %v", d, err)
 		}
-		if wait, which, err := set.AdmitAll(bg, []int64{1, 1, 9, 1}); wait != 0 || which != 2 || err != limits.ErrTooLarge {
+		if wait, which, err := set.AdmitAll(bg, []int64{1, 1, 9, 1}, nil); wait != 0 || which != 2 || err != limits.ErrTooLarge {
 			t.Errorf("%v, %v, %v", wait, which, err)
 		}
 		for _, n := range [][]int64{{1, 1, 1}, {1, 1, 1, -1}} {

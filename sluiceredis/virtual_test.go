@@ -66,10 +66,12 @@ func travel(ctx context.Context, d time.Duration) error {
 func (v *virtual) script(s *Script, keys, args []string) []int64 {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	what := ""
+	what, short := "", len(args) == shortArgs
 	switch {
 	case s.name == "add", s == pacerScript:
 		what, args = args[0], args[1:] // of add the kind, which is bucket
+	case s == takes[kinds.BucketKind] && len(args) == shortArgs:
+		args = []string{args[1], args[2], "1", args[0]}
 	case s == takes[kinds.BucketKind]:
 		args = append(args[1:3:3], args[4:]...) // without the kind and the number of runs
 	}
@@ -95,6 +97,9 @@ func (v *virtual) script(s *Script, keys, args []string) []int64 {
 			}
 		}
 		v.tats[keys[0]] = now + level
+		if short {
+			return []int64{0, -1 - 2*before - granted, us}
+		}
 		return []int64{0, 3, granted, 0, before, us}
 	case adds[kinds.BucketKind]:
 		level = max(0, level+n[2])

@@ -64,7 +64,7 @@ func spread(t *testing.T, c sluiceredis.Client, addrs []string) {
 				return
 			}
 			for j := range 4 { // keys of three limits are in one slot
-				if wait, which, err := joint.AdmitAll(bg, []int64{1, 1, 1}); err != nil || (wait == 0) != (j < 3) || wait > 0 && which != 1 {
+				if wait, which, err := joint.AdmitAll(bg, []int64{1, 1, 1}, nil); err != nil || (wait == 0) != (j < 3) || wait > 0 && which != 1 {
 					t.Errorf("%s, call %d: %v by %d, %v", key, j, wait, which, err)
 				}
 			}

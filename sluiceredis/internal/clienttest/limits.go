@@ -63,7 +63,7 @@ var kinds = map[string]func(t *testing.T, s *sluiceredis.Store) limits.Limiter{
 type together struct{ limits.Joint }
 
 func (j together) Admit(ctx context.Context, n int64) (time.Duration, error) {
-	wait, _, err := j.AdmitAll(ctx, []int64{n, n, n})
+	wait, _, err := j.AdmitAll(ctx, []int64{n, n, n}, nil)
 	return wait, err
 }
 

@@ -54,6 +54,10 @@ type Gatherer[K comparable, O any] struct {
 	// caller starts as if its context had reached a deadline.
 	Patience func(request O) (ctx context.Context, until time.Time)
 
+	// Apart, if not nil, reports that a call for request is never made in its caller's context, so
+	// that what it takes can be undone if the caller leaves.
+	Apart func(request O) bool
+
 	// Units, if not nil, returns the number of units that a request adds to a call, of which one
 	// has at most MostUnits if it is for several requests.
 	Units     func(request O) int64
@@ -93,8 +97,11 @@ func (c *Gatherer[K, O]) Do(ctx context.Context, key K, request O) error {
 	}
 	c.mu.Lock()
 	g := c.groups[key]
-	if g == nil {
+	first := g == nil
+	if first {
 		g = c.begin(key)
+	}
+	if first && (c.Apart == nil || !c.Apart(request)) {
 		g.first[0] = request
 		c.mu.Unlock()
 		defer c.next(key, g) // also if Run panics
@@ -109,6 +116,9 @@ func (c *Gatherer[K, O]) Do(ctx context.Context, key K, request O) error {
 	if c.Patience != nil {
 		ctx, w.until = c.Patience(request)
 		c.enqueue(w)
+	}
+	if first {
+		go c.serve(key, g, c.gather(key, g, nil))
 	}
 	c.mu.Unlock()
 

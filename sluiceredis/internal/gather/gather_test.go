@@ -197,3 +197,36 @@ func TestGatherer_Do_ServesOthersAfterAPanic(t *testing.T) {
 		}
 	})
 }
+
+// A request that is made apart is undone if its caller leaves, even if it came alone.
+func TestGatherer_Apart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := &desk{answer: make(chan error)}
+		c := d.numbers()
+		c.Apart = func(i *int) bool { return *i < 2 }
+		ctx, cancel := context.WithCancel(bg)
+		errs := make([]error, 3)
+		for i := range errs {
+			go func() { errs[i] = c.Do(ctx, fmt.Sprint(i/2), &i) }()
+			synctest.Wait()
+		}
+		cancel()
+		synctest.Wait()
+		if !errors.Is(errs[0], context.Canceled) || !errors.Is(errs[1], context.Canceled) || !errors.Is(errs[2], context.Canceled) {
+			t.Errorf("%v", errs)
+		}
+		d.answer <- nil
+		synctest.Wait()
+		if fmt.Sprint(d.batches, d.undone) != "[[0] [2]] [0]" {
+			t.Errorf("calls %v, undone %v, want the first undone and the others not made, or ended", d.batches, d.undone)
+		}
+		i := 0
+		go func() { errs[0] = c.Do(bg, "0", &i) }()
+		synctest.Wait()
+		d.answer <- nil
+		synctest.Wait()
+		if errs[0] != nil {
+			t.Error(errs[0])
+		}
+	})
+}
