@@ -32,11 +32,11 @@ type PacerConfig struct {
 	// machines. 0 means 100 ms.
 	PausePollInterval time.Duration
 
-	// Prefetch lets a gate reserve several slots in one round trip: as many as its
-	// calls used within the last Prefetch. If the gate then has no calls, those
-	// slots stay empty, and other machines wait for up to Prefetch. 0 means one
-	// slot at a time. It must not be more than Horizon, and has no effect on
-	// Acquire and Reserve.
+	// Prefetch lets a gate reserve slots for that time ahead in one round trip: for the calls that
+	// wait, or as many as its calls used within the last Prefetch. If the gate then has no calls,
+	// those slots stay empty, and other machines wait for up to Prefetch. 0 means
+	// slots for calls that wait, for up to eight round trips. It must not be more than Horizon, and has
+	// no effect on Acquire and Reserve.
 	Prefetch time.Duration
 
 	// OnOutage is the policy for calls while the server does not answer. 0 means the value of the
@@ -70,8 +70,8 @@ type PacerConfig struct {
 // cost, and Burst − 1 more after an idle time. (Late is at most 50 ms if it is 0.)
 //
 // Callers are served in the order in which their requests reach the server. As a limit
-// of a gate, a Pacer holds one slot for the first caller in the gate's queue, so each
-// call takes a round trip, unless there is a Prefetch.
+// of a gate, a Pacer holds slots for the first caller in the gate's queue and for those behind
+// it, for up to eight round trips ahead, or for Prefetch.
 //
 // A Pacer is safe for use by multiple goroutines.
 type Pacer struct {

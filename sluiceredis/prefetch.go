@@ -12,9 +12,16 @@ import (
 //
 // It reserves several slots in one call, one after the other, and lets its calls start at slot +
 // i·T, which is exactly as even. But a slot that is reserved and not used stays empty if others
-// were reserved behind it. So no more are reserved together than were used in the last Prefetch;
-// and as soon as one has passed unused, the rest is returned, which helps as far as it is at the
+// were reserved behind it. So slots are reserved for calls that wait, and no more than twice as many
+// as were used of the last ones; with Prefetch also as many as were used in the last Prefetch, if no call
+// waits yet. As soon as one has passed unused, the rest is returned, which helps as far as it is at the
 // tail.
+//
+// While the next slots are being asked for none is used. So they are reserved for tripsAhead round trips,
+// or for Prefetch if that is longer, of which one is lost.
+
+// tripsAhead is for how many round trips slots are reserved ahead: others wait for as long.
+const tripsAhead = 8
 
 // A prefetched is the slots that a Pacer holds for the gate whose limit it is.
 type prefetched struct {
@@ -26,6 +33,11 @@ type prefetched struct {
 	each  int64         // interval of those that are held, ns
 	use   usage         // slots
 	timer *time.Timer   // returns unused slots
+
+	// Of the last reservation:
+	took       time.Duration // its round trip
+	most, used int64         // slots, and how many of them were
+	single     bool          // it was for one call
 }
 
 func (m *prefetched) init(ahead time.Duration) {
@@ -41,8 +53,30 @@ func (s *span) forward(ns int64) {
 // the next Admit with the same n and returns the time to wait for it. The slot is lost if
 // that does not come in time. With Prefetch, slots for the next calls are reserved in the
 // same script; unused ones are returned if none was reserved behind them, and otherwise counted in
-// Stats.LostSlots. It returns the errors of [Pacer.Reserve]. It panics if n < 0.
+// Stats.LostSlots. A gate also has slots reserved for the calls that wait in it. It returns the errors of [Pacer.Reserve]. It panics if n < 0.
 func (p *Pacer) Admit(ctx context.Context, n int64) (wait time.Duration, err error) {
+	return p.admit(ctx, n, 0)
+}
+
+// A lone is a Pacer as a Joint, which is told what waits.
+type lone struct{ *Pacer }
+
+// AdmitAll implements limits.Joint.
+func (l lone) AdmitAll(ctx context.Context, n, behind []int64) (wait time.Duration, which int, err error) {
+	wait, err = l.admit(ctx, n[0], behind[0])
+	return wait, 0, err
+}
+
+// AdjustAll implements limits.Joint.
+func (l lone) AdjustAll(ctx context.Context, delta []int64, age time.Duration) []error {
+	if err := l.Adjust(ctx, delta[0], age); err != nil {
+		return []error{err}
+	}
+	return nil
+}
+
+// admit is Admit for a call behind which others wait for so many slots.
+func (p *Pacer) admit(ctx context.Context, n, behind int64) (wait time.Duration, err error) {
 	mustNotBeNegative(n)
 	if n == 0 {
 		return 0, ctx.Err()
@@ -66,8 +100,9 @@ func (p *Pacer) Admit(ctx context.Context, n int64) (wait time.Duration, err err
 	if n > p.horizon/interval {
 		return 0, limits.ErrTooLarge
 	}
-	slots := max(n, min(m.use.rate(time.Since(m.began), m.ahead), int64(m.ahead)/interval))
+	slots, sent := p.next(n, behind), time.Now()
 	m.held, err = p.reserve(ctx, slots*interval, p.horizon)
+	m.took, m.most, m.used, m.single = time.Since(sent), slots, 0, slots == n
 	m.each = m.held.takes / slots // more than an interval if they are of a local share
 	if no, ok := err.(*limits.WaitError); ok {
 		return no.Need, nil
@@ -80,6 +115,19 @@ func (p *Pacer) Admit(ctx context.Context, n int64) (wait time.Duration, err err
 	}
 	p.keep()
 	return wait, nil
+}
+
+// next returns how many slots to reserve for a call of n.
+func (p *Pacer) next(n, behind int64) int64 {
+	m, interval := &p.ahead, p.paced.Load().interval
+	if m.used < m.most { // some have passed unused
+		behind = min(behind, m.used-n)
+	}
+	wanted := n + min(behind, 2*max(m.most, n)-n)
+	if m.ahead > 0 {
+		wanted = max(wanted, m.use.rate(time.Since(m.began), m.ahead))
+	}
+	return max(n, min(wanted, int64(max(m.ahead, tripsAhead*m.took))/interval))
 }
 
 // undated is a context without its deadline.
@@ -98,13 +146,13 @@ func (p *Pacer) admitHeld(ctx context.Context, n int64) (wait time.Duration, ok 
 			break
 		}
 		most := p.late.most()
-		if late := time.Since(m.held.at); late >= 0 && m.ahead == 0 { // the head of the queue has waited for this slot
+		if late := time.Since(m.held.at); late >= 0 && m.ahead == 0 && m.single { // the head of the queue has waited for this slot
 			p.late.note(late)
 		}
 		p.miss(most)
 		switch late := time.Since(m.held.at); {
 		case m.held.takes == 0:
-		case m.held.takes < n*m.each || m.ahead == 0 && m.held.takes != n*m.each:
+		case m.held.takes < n*m.each || m.single && m.ahead == 0 && m.held.takes != n*m.each:
 			p.cancel(ctx, m.held, m.held.takes/m.each)
 			m.held = span{}
 		case late < 0:
@@ -143,6 +191,7 @@ func (p *Pacer) leave(n int64) {
 	m.last = m.held
 	m.last.takes = n * m.each
 	m.held.forward(m.last.takes)
+	m.used += n
 	m.use.add(time.Since(m.began), max(1, m.ahead), n)
 }
 
@@ -150,7 +199,7 @@ func (p *Pacer) leave(n int64) {
 func (p *Pacer) keep() {
 	m := &p.ahead
 	switch {
-	case m.ahead == 0:
+	case m.single && m.ahead == 0:
 	case m.held.takes == 0 && m.timer != nil:
 		m.timer.Stop()
 	case m.held.takes == 0:

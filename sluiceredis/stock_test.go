@@ -218,6 +218,7 @@ func TestStock_Windows(t *testing.T) {
 		fixed := limits.Must(s.Fixed("x/f", FixedConfig{Limit: 200, Window: 24 * time.Hour}))
 		g := gateOf(sluice.Config{Concurrency: 30}, bucket.On("k"), sliding.On("k"), fixed.On("k"))
 		ctx, cancel := context.WithCancel(bg)
+		defer cancel()
 		var n atomic.Int64
 		var wg sync.WaitGroup
 		for range 300 {
@@ -249,4 +250,43 @@ func TestStock_Windows(t *testing.T) {
 			t.Errorf("%d calls began, and remain %s, want %s, %+v", n.Load(), got, want, s.Stats())
 		}
 	})
+}
+
+// Calls of a gate leave at the slots of a pacer, however far its server is: all but those that pass
+// during one round trip of nine. Machines that are slower use what they reserve.
+func TestStock_Pacer(t *testing.T) {
+	for _, v := range []struct {
+		name        string
+		ahead       time.Duration
+		gates       []sluice.Config
+		least, most int64
+	}{
+		{"one gate", 0, make([]sluice.Config, 1), 44_000, 50_010},
+		{"Prefetch", 100 * time.Millisecond, make([]sluice.Config, 1), 47_000, 50_010},
+		{"two machines", 0, make([]sluice.Config, 2), 49_000, 50_010},
+		{"with a rate", 0, []sluice.Config{{Rate: limits.Rate{Count: 500, Per: time.Second}}, {}}, 45_000, 50_010},
+	} {
+		t.Run(v.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				server := newVirtual(2500 * time.Microsecond)
+				var gates []*sluice.Gate
+				for _, cfg := range v.gates {
+					p := limits.Must(server.machine().Pacer("p", limits.Rate{Count: 5000, Per: time.Second}, PacerConfig{Prefetch: v.ahead}))
+					gates = append(gates, gateOf(cfg, p))
+				}
+				by := make([]atomic.Int64, len(gates))
+				n := calling(512, 10*time.Second, func(ctx context.Context, i int) error {
+					err := gates[i%len(gates)].Wait(ctx)
+					if err == nil {
+						by[i%len(gates)].Add(1)
+					}
+					return err
+				})
+				t.Logf("%d calls in %d scripts, %d of the first", n, server.calls, by[0].Load())
+				if n < v.least || n > v.most || server.calls > 2100 {
+					t.Errorf("%d calls (%d to %d) in %d scripts", n, v.least, v.most, server.calls)
+				}
+			})
+		})
+	}
 }

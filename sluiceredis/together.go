@@ -41,8 +41,8 @@ func (p *Pacer) asked() (*Store, spot) { return p.store, p.at() }
 func (p *Pacer) Join(others ...limits.Limiter) limits.Joint { return join(p, others) }
 
 func join(first joinable, others []limits.Limiter) limits.Joint {
-	if _, paces := first.(*Pacer); paces && len(others) == 0 {
-		return nil // Admit reserves slots, which a joint cannot
+	if p, paces := first.(*Pacer); paces && len(others) == 0 {
+		return lone{p} // which reserves slots, as a joint cannot
 	}
 	limits := []joinable{first}
 	for _, o := range others {
