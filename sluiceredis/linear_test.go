@@ -151,7 +151,9 @@ type witness struct {
 func (w *witness) Run(ctx context.Context, s *Script, keys, args []string) ([]int64, error) {
 	reply, err := w.Client.Run(ctx, s, keys, args)
 	if s == semaphoreScript && args[0] == "release" && err == nil {
-		w.released.Store(args[2], true)
+		for i := 2; i < len(args); i += 2 {
+			w.released.Store(args[i], true)
+		}
 	}
 	return reply, err
 }

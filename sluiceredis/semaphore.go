@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"sync"
 	"time"
 
@@ -22,8 +21,8 @@ type SemaphoreConfig struct {
 	// same Lease.
 	Lease time.Duration
 
-	// Poll is the average time between two requests of the first caller that
-	// waits on a machine. 0 means 50 ms.
+	// Poll is the average time between two requests for the callers that wait on a machine. 0 means
+	// 50 ms.
 	Poll time.Duration
 }
 
@@ -61,21 +60,23 @@ type SemaphoreConfig struct {
 // A Semaphore leases permits of which there are limit on all machines together.
 // It is a limits.Semaphore: a cap on calls in flight for a gate.
 //
-// Callers of one machine are served in order; different machines compete. A release is
-// noticed immediately on the same machine, and elsewhere with the next poll.
+// Callers of one machine are served in order, and share scripts; different machines compete. A
+// release is noticed immediately on the same machine, and elsewhere with the next poll.
 //
 // A Semaphore is safe for use by multiple goroutines. A timer renews its leases.
 type Semaphore struct {
 	store       *Store
 	keys        []string
 	lease, poll time.Duration
-	turn        chan struct{} // of capacity 1; held by the caller that asks
+	freed       chan struct{} // of capacity 1: something was released here
+	releases    releases
 
-	mu    sync.Mutex
-	limit int64
-	held  map[string]*Lease
-	renew *time.Timer
-	freed chan struct{} // of capacity 1: something was released here
+	mu      sync.Mutex
+	limit   int64
+	held    map[string]*Lease
+	renew   *time.Timer
+	waiting []*borrower
+	asking  bool // a goroutine asks for them
 }
 
 // Semaphore returns the semaphore called name. It returns an error if name is
@@ -93,10 +94,11 @@ func (s *Store) Semaphore(name string, limit int64, cfg SemaphoreConfig) (*Semap
 		return nil, fmt.Errorf("sluiceredis: negative poll %v", cfg.Poll)
 	}
 	sem := &Semaphore{
-		store: s, lease: cfg.Lease.Truncate(time.Microsecond), poll: cfg.Poll, turn: make(chan struct{}, 1),
+		store: s, lease: cfg.Lease.Truncate(time.Microsecond), poll: cfg.Poll,
 		held: make(map[string]*Lease), freed: make(chan struct{}, 1),
 		keys: []string{s.key("sem1", name, "", "leases"), s.key("sem1", name, "", "token")},
 	}
+	sem.releases.Run = sem.releaseAll
 	return sem, sem.SetLimit(limit)
 }
 
@@ -150,15 +152,7 @@ func (s *Semaphore) acquire(ctx context.Context, n int64, longest time.Duration)
 		return nil, limits.ErrTooLarge
 	}
 	if longest <= 0 {
-		id := s.store.unique()
-		l, _, err := s.ask(ctx, id, n)
-		switch {
-		case errors.Is(err, ErrAmbiguous):
-			go s.giveBack(id, true)
-		case l == nil && err == nil:
-			err = limits.ErrTimeout
-		}
-		return l, err
+		return s.try(ctx, n)
 	}
 	bounded := ctx
 	if longest != limits.Never {
@@ -173,85 +167,24 @@ func (s *Semaphore) acquire(ctx context.Context, n int64, longest time.Duration)
 	return l, err
 }
 
-// queue is acquire that waits until ctx ends, behind others of this machine.
-func (s *Semaphore) queue(ctx context.Context, n int64) (l *Lease, err error) {
-	select {
-	case s.turn <- struct{}{}:
-		defer func() { <-s.turn }()
-	case <-ctx.Done():
-		return nil, ctx.Err()
+// try is acquire that does not wait.
+func (s *Semaphore) try(ctx context.Context, n int64) (*Lease, error) {
+	b, sent := &borrower{id: s.store.unique(), n: n}, time.Now()
+	tokens, _, err := s.ask(ctx, []*borrower{b})
+	switch {
+	case errors.Is(err, ErrAmbiguous):
+		go s.giveBack(b.id, true)
+		return nil, err
+	case err != nil:
+		return nil, err
+	case tokens[0] == 0:
+		return nil, limits.ErrTimeout
 	}
-	// unknown is whether a request was given up that may be under way: a later
-	// one that is rejected does not show its outcome.
-	id, unknown := s.store.unique(), false
-	defer func() {
-		switch {
-		case l != nil:
-			l.late = unknown
-		case unknown:
-			go s.giveBack(id, true)
-		}
-	}()
-	for {
-		if n > s.most() {
-			return nil, limits.ErrTooLarge
-		}
-		var hint time.Duration
-		l, hint, err = s.ask(ctx, id, n)
-		unknown = unknown || errors.Is(err, ErrAmbiguous)
-		switch {
-		case l != nil:
-			return l, nil
-		case errors.Is(err, ErrAmbiguous) && ctx.Err() == nil:
-			hint = s.poll // ask for the same lease again
-		case unknown && ctx.Err() != nil:
-			return nil, ctx.Err() // and permits that may have been leased are returned
-		case err != nil:
-			return nil, err
-		}
-		// Machines that polled at the same times would go on doing so.
-		wait := min(hint, s.poll/2+rand.N(s.poll+1))
-		timer := time.NewTimer(max(wait, time.Millisecond))
-		select {
-		case <-ctx.Done():
-			timer.Stop()
-			return nil, ctx.Err()
-		case <-s.freed:
-			timer.Stop()
-		case <-timer.C:
-		}
-	}
-}
-
-// ask asks once. If l and err are nil nothing was free, and hint is the time that the first lease
-// lasts if it is not renewed.
-func (s *Semaphore) ask(ctx context.Context, id string, n int64) (l *Lease, hint time.Duration, err error) {
-	if s.store.alone {
-		s.store.stats.local.Add(1)
-		token := s.store.local().Lend(s.keys[0], id, n, s.most())
-		if token == 0 {
-			return nil, s.poll, nil
-		}
-		l = &Lease{semaphore: s, id: id, n: n, token: token, lost: make(chan struct{})}
-		s.hold(l, time.Time{})
-		return l, 0, nil
-	}
-	sent := time.Now()
-	reply, err := s.run(ctx, 6, "acquire", id, format(n), format(s.most()))
-	if err != nil {
-		if errors.Is(err, ErrOutage) {
-			s.store.stats.refused.Add(1)
-		}
-		return nil, 0, err
-	}
-	s.store.stats.decisions.Add(1)
-	s.store.stats.clamped.Add(uint64(reply[4]))
-	if reply[0] == 1 {
-		return nil, time.Duration(reply[2]) * time.Microsecond, nil
-	}
-	l = &Lease{semaphore: s, id: id, n: n, token: reply[1], lost: make(chan struct{})}
-	s.hold(l, sent)
-	return l, 0, nil
+	l := &Lease{semaphore: s, id: b.id, n: n, token: tokens[0], lost: make(chan struct{})}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.holdLocked(l, sent)
+	return l, nil
 }
 
 // run runs the script of a semaphore, which replies so many integers; see
@@ -269,10 +202,8 @@ func (s *Semaphore) run(ctx context.Context, integers int, what string, args ...
 // than it does, by what a clock may drift and a timer be late.
 func (s *Semaphore) believed() time.Duration { return s.lease - s.lease/1000 - 10*time.Millisecond }
 
-// hold begins to renew l, which was asked for at sent.
-func (s *Semaphore) hold(l *Lease, sent time.Time) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+// holdLocked begins to renew l, which was asked for at sent. s is locked.
+func (s *Semaphore) holdLocked(l *Lease, sent time.Time) {
 	s.held[l.id] = l
 	if s.store.alone {
 		return // it lasts until it is released
@@ -377,27 +308,18 @@ func (s *Semaphore) renewSome(leases []*Lease) bool {
 // for it may still arrive. While the server is unavailable a timer tries again until the
 // lease has ended on its own.
 func (s *Semaphore) giveBack(id string, late bool) {
-	args := []string{id}
-	if late {
-		args = append(args, "1")
-	}
-	s.giveBackBefore(args, time.Now().Add(s.lease))
+	s.giveBackBefore(&release{id, late}, time.Now().Add(s.lease))
 }
 
-func (s *Semaphore) giveBackBefore(args []string, ends time.Time) {
-	defer func() {
-		select {
-		case s.freed <- struct{}{}:
-		default:
-		}
-	}()
+func (s *Semaphore) giveBackBefore(r *release, ends time.Time) {
+	defer s.ring()
 	if s.store.alone {
-		s.store.local().Release(s.keys[0], args[0])
+		s.store.local().Release(s.keys[0], r.id)
 		return
 	}
 	var away *outageError
 	for range 2 {
-		_, err := s.run(context.Background(), 4, "release", args...)
+		err := s.releases.Do(context.Background(), struct{}{}, r)
 		if err == nil {
 			return
 		}
@@ -406,6 +328,6 @@ func (s *Semaphore) giveBackBefore(args []string, ends time.Time) {
 		}
 	}
 	if away != nil && time.Until(ends) > away.retry {
-		time.AfterFunc(away.retry, func() { s.giveBackBefore(args, ends) })
+		time.AfterFunc(away.retry, func() { s.giveBackBefore(r, ends) })
 	}
 }

@@ -5,6 +5,7 @@
 //	go run ./bench/redis -o redis.json        … and keeps each round
 //	go run ./bench/redis -read redis.json     only print the table
 //	go run ./bench/redis -only /512 -rounds 1
+//	go run ./bench/redis -far                 a server that is 1 and 5 ms away, through gates; see far.go
 //
 // In each round each library does each work once, in turn, because a machine is
 // not the same from one minute to the next. A ratio is the median, over the
@@ -61,6 +62,7 @@ type run struct {
 
 type options struct {
 	rounds          int
+	far             bool
 	each            time.Duration
 	only            string
 	out, read, into string
@@ -74,6 +76,7 @@ func main() {
 	flag.StringVar(&o.out, "o", "", "write each round to this file, as JSON")
 	flag.StringVar(&o.read, "read", "", "do not run, read this file")
 	flag.StringVar(&o.into, "into", "", "put the tables into this Markdown file, between its marks for redis")
+	flag.BoolVar(&o.far, "far", false, "only measure what gates lose because the server is far away")
 	flag.Parse()
 	if flag.NArg() > 0 {
 		flag.Usage()
@@ -88,6 +91,9 @@ func main() {
 }
 
 func tell(ctx context.Context, o options, w io.Writer) error {
+	if o.far {
+		return far(ctx, w)
+	}
 	r, err := get(ctx, o)
 	if err != nil {
 		return err

@@ -6,15 +6,16 @@
 -- KEYS[2]  the last token, when the last lease ends, and when that was written
 -- KEYS[3]  in strict mode: the epoch
 -- ARGV     what is asked for, how long a lease of this machine lasts, and
---   acquire  id, weight, limit
+--   acquire  id, weight, limit; and for each further lease: id, weight
 --   renew    for each lease: id, weight, token
---   release  id; and if a request for it may arrive later than this, 1
+--   release  for each lease: id; and if a request for it may arrive later than this, 1
 --
 -- All times are in microseconds. acquire replies {0 granted or 1 refused, the token, how
--- long until it is worth asking again, how much is lent, how many leases were clamped,
--- now}; renew {0, for each id 1 or, if the lease had ended, 0, or, if it may have been
--- lost and is there again, 2; now}; release {0, 1 if the lease had not ended, how much is
--- lent, now}.
+-- long until it is worth asking again, how much is lent, how many leases were clamped, the
+-- token of each further lease or 0, now}; it ends with the first that does not fit. renew
+-- replies {0, for each id 1 or, if the lease had ended, 0, or, if it may have been lost and
+-- is there again, 2; now}; release {0, 1 if the first lease had not ended, how much is lent,
+-- now}.
 
 -- numbers returns the numbers that an entry consists of, or nil.
 local three, four = '^(%d+) (%d+) (%d+)$', '^(%d+) (%d+) (%d+) (%d+)$'
@@ -81,20 +82,24 @@ end
 
 local reply
 if verb == 'acquire' then
-  local weight, limit, l = tonumber(ARGV[4]), tonumber(ARGV[5]), held(id)
-  reply = {1, 0, 0, used, clamped}
-  if closed > now then
-    reply[3] = closed - now
-  elseif l then -- asked for twice, lent once
-    reply[1], reply[2] = 0, l[2]
-    keep(id, l[1], l[2], l[3])
-  elseif used + weight > limit then
-    if first < far then reply[3] = first - now end
-  else
-    local token = math.max(last + 1, now)
-    used = used + weight
-    reply[1], reply[2], reply[4] = 0, token, used
-    keep(id, weight, token, lease)
+  local limit, full, i, weight = tonumber(ARGV[5]), closed > now, 6, tonumber(ARGV[4])
+  reply = {1, 0, full and closed - now or 0, used, clamped}
+  while id do
+    local l, token = not full and held(id), 0
+    if l then -- asked for twice, lent once
+      token = l[2]
+      keep(id, l[1], l[2], l[3])
+    elseif not full and used + weight > limit then
+      full = true
+      if first < far then reply[3] = first - now end
+    elseif not full then
+      token = math.max(last + 1, now)
+      used = used + weight
+      reply[4] = used
+      keep(id, weight, token, lease)
+    end
+    if i > 6 then reply[#reply + 1] = token elseif not full then reply[1], reply[2] = 0, token end
+    id, weight, i = ARGV[i], tonumber(ARGV[i + 1] or 0), i + 2
   end
 elseif verb == 'renew' then
   reply = {0}
@@ -105,11 +110,15 @@ elseif verb == 'renew' then
     reply[#reply + 1] = closed > now and 2 or l and 1 or 0
   end
 else
-  local l = held(id)
-  if l then used, gone[id], changed = used - l[1], true, true end
-  -- In its place there is one of nothing: a request that arrives late finds that lent.
-  if ARGV[4] then keep(id, 0, 0, lease) end
-  reply = {0, l and 1 or 0, used}
+  local found = held(id) and 1 or 0
+  for i = 3, #ARGV, 2 do
+    local id = ARGV[i]
+    local l = held(id)
+    if l then used, gone[id], changed = used - l[1], true, true end
+    -- In its place there is one of nothing: a request that arrives late finds that lent.
+    if ARGV[i + 1] == '1' then keep(id, 0, 0, lease) end
+  end
+  reply = {0, found, used}
 end
 
 if changed then
