@@ -26,7 +26,7 @@ import (
 // context. What is leased to a caller that has left is returned. Callers that release share scripts in
 // the same way: see package gather.
 
-// mostBorrowers is for how many callers one script asks at most.
+// mostBorrowers is the maximum number of callers for which one script asks.
 const mostBorrowers = 500
 
 // A borrower is a caller that waits for permits.

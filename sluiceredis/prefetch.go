@@ -20,7 +20,7 @@ import (
 // While the next slots are being asked for none is used. So they are reserved for tripsAhead round trips,
 // or for Prefetch if that is longer, of which one is lost.
 
-// tripsAhead is for how many round trips slots are reserved ahead: others wait for as long.
+// tripsAhead is the number of round trips for which slots are reserved ahead: others wait for as long.
 const tripsAhead = 8
 
 // A prefetched is the slots that a Pacer holds for the gate whose limit it is.
@@ -36,7 +36,7 @@ type prefetched struct {
 
 	// Of the last reservation:
 	took       time.Duration // its round trip
-	most, used int64         // slots, and how many of them were
+	most, used int64         // slots, and those of them that were
 	single     bool          // it was for one call
 }
 
@@ -117,7 +117,7 @@ func (p *Pacer) admit(ctx context.Context, n, behind int64) (wait time.Duration,
 	return wait, nil
 }
 
-// next returns how many slots to reserve for a call of n.
+// next returns the number of slots to reserve for a call of n.
 func (p *Pacer) next(n, behind int64) int64 {
 	m, interval := &p.ahead, p.paced.Load().interval
 	if m.used < m.most { // some have passed unused

@@ -62,8 +62,8 @@ func signOf(spots []spot) sign {
 type request struct {
 	parts []part
 
-	// calls is how often it asks for these units, one time after the other until they do not fit;
-	// 0 and 1 mean once. admitted is how often they did.
+	// calls is the number of times that it asks for these units, one after the other until they do
+	// not fit; 0 means once. admitted is the number of times that they did.
 	calls, admitted int64
 
 	// by is the limit that rejects, −1 if none does. If several do it is the first
@@ -139,7 +139,7 @@ func (r *request) bulk() (units int64) {
 	return units
 }
 
-// times returns how often r asks for its units.
+// times returns the number of times that r asks for its units.
 func (r *request) times() int64 { return max(1, r.calls) }
 
 // decideAll decides r by states of its limits, as often as it asks.

@@ -45,10 +45,10 @@ type stock struct {
 	// Of the last request that was admitted:
 	came  time.Time     // its answer
 	took  time.Duration // its round trip, or a little more
-	calls int64         // for how many it took
-	used  int64         // how many of them have come
+	calls int64         // it took for so many calls
+	used  int64         // and so many of them have come
 
-	most int64 // for how many calls the next request may take
+	most int64 // the next request may take for so many calls
 }
 
 // shortestStock is the time for which units stay in stock at least: the callers behind have to wake.
@@ -70,7 +70,7 @@ func (k *stock) use(n []int64) bool {
 	return true
 }
 
-// next returns for how many calls the next request may take.
+// next returns the number of calls for which the next request may take.
 func (k *stock) next() int64 {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -171,7 +171,7 @@ func (t *joint) expire() {
 	t.store.adjust(context.Background(), all) // counted if it fails
 }
 
-// ahead returns for how many calls of n a request may take, if behind waits.
+// ahead returns the number of calls of n for which a request may take, if behind waits.
 func (t *joint) ahead(n, behind []int64) int64 {
 	f := t.form()
 	if t.store.alone || t.store.isAway(f.sign.key) { // there is no round trip to be saved

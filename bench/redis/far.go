@@ -133,7 +133,7 @@ func far(ctx context.Context, w io.Writer) error {
 	return nil
 }
 
-// measure returns how many calls a second began, and the server's time for each, in µs.
+// measure returns the rate of the calls that began, and the server's time for each, in µs.
 func (r farRow) measure(ctx context.Context, s *server.Server, addr string) (rate, cpu float64, err error) {
 	if err := s.Admin.FlushAll(ctx).Err(); err != nil {
 		return 0, 0, err
