@@ -225,9 +225,13 @@ func (g *Gate) wake(now time.Duration) {
 
 // slowStart records, with the queue locked, that the server throttled a call that left
 // at since and asked for a wait of asked, 0 if it set no time; then it counts if it is one of
-// many, as far as is known, or surely is. A gate with a rate needs no slow start, and one that
-// learns decides by itself.
+// many, as far as is known, or surely is. A gate with a rate needs no slow start, one that
+// learns decides by itself, and one whose server publishes how fast its limits refill starts as they do
+// after a pause.
 func (g *Gate) slowStart(now, since, asked time.Duration, surely bool) {
+	if asked > 0 && g.refills() {
+		return
+	}
 	if g.rate.Count == 0 && g.learner == nil {
 		g.ramp = g.ramp.refuse(now, since, asked, surely)
 		g.answersCount.Store(true)

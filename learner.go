@@ -119,6 +119,18 @@ func (g *Gate) suspects(now, since, asked time.Duration, weighed bool) bool {
 type discovery interface {
 	// Known reports whether there is a limit. It neither blocks nor calls a gate.
 	Known() bool
+
+	// Refills reports whether a limit comes back steadily, so that calls are spaced by it as by a
+	// rate. It neither blocks nor calls a gate.
+	Refills() bool
+}
+
+// refills reports whether a limit of g that is found while calls are made comes back steadily.
+func (g *Gate) refills() bool {
+	return slices.ContainsFunc(g.limits, func(l Limit) bool {
+		d, ok := l.Limiter.(discovery)
+		return ok && d.Refills()
+	})
 }
 
 // hasLimits reports whether g has further limits that are known.

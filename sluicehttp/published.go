@@ -40,8 +40,9 @@ import (
 // come sooner shows that it is less.
 const mostOvertaking = 100 * time.Millisecond
 
-// longestProbe is how long others wait for the first response.
-const longestProbe = 10 * time.Second
+// probeEvery is the time between two calls before the first response: a server that answers after ten
+// seconds refills meanwhile.
+const probeEvery = time.Second
 
 // mostPublished bounds the memory for a server that invents limits.
 const mostPublished = 16
@@ -59,7 +60,7 @@ type published struct {
 	mu      sync.Mutex
 	apart   time.Duration // by how much two requests may overtake each other
 	shown   bool          // a response has shown which limits there are
-	probe   *charge       // the only call in flight before that
+	probe   *charge       // the last call that started before that
 	late    *time.Timer   // ends the wait for probe
 	limits  []*shownLimit
 	charges []*charge // that the last responses may not have counted, in order
@@ -112,7 +113,7 @@ func (p *published) Admit(ctx context.Context, n int64) (time.Duration, error) {
 	defer p.mu.Unlock()
 	now := time.Now()
 	k.at = now
-	if !p.shown && p.probe != nil && now.Sub(p.probe.at) < longestProbe {
+	if !p.shown && p.probe != nil && now.Sub(p.probe.at) < probeEvery {
 		return limits.Never, nil
 	}
 	p.advance(now)
@@ -134,7 +135,7 @@ func (p *published) Admit(ctx context.Context, n int64) (time.Duration, error) {
 	}
 	if !p.shown {
 		p.probed(p.probe)
-		p.probe, p.late = k, time.AfterFunc(longestProbe, p.bell.Ring)
+		p.probe, p.late = k, time.AfterFunc(probeEvery, p.bell.Ring)
 	}
 	if !p.shown || len(p.limits) > 0 {
 		p.charges = append(p.charges, k)
@@ -176,6 +177,13 @@ func (p *published) Known() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return len(p.limits) > 0
+}
+
+// Refills reports whether the server has published a bucket, likewise.
+func (p *published) Refills() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return slices.ContainsFunc(p.limits, func(l *shownLimit) bool { return l.rate > 0 })
 }
 
 // OnChange implements limits.Notifier.
@@ -246,7 +254,7 @@ func (p *published) answered(k *charge, said *ratelimit.Info, found *findings, n
 	p.bell.Ring()
 }
 
-// probed notes that k, if it was the only call in flight, is not that any more.
+// probed notes that k, if it was the last call that started without a response, has one, or ended.
 func (p *published) probed(k *charge) bool {
 	if k == nil || p.probe != k {
 		return false
@@ -381,26 +389,50 @@ func (p *published) note(said *ratelimit.Limit, k *charge, now time.Time) {
 		}
 	}
 	l.reserve = p.use.reserve(most)
-	since := max(0, now.Sub(k.at))
-	atMost := min(l.most, remaining+l.rate*since.Seconds())
-	atLeast := min(l.most, remaining+l.rate*max(0, since-p.apart).Seconds())
-	for _, other := range p.charges {
-		n := min(l.of(other), l.most)
-		switch {
-		case other == k && l.unit != output:
-		case other.at.After(k.at.Add(p.apart)):
-			atMost -= n
-			atLeast -= n
-		case !other.counted(k, l.unit, p.apart):
-			atLeast -= n
-		}
-	}
+	atMost, atLeast := l.since(k, remaining, p, now)
 	l.at, l.asOf, l.resetAt, l.renewed = now, k.at, now.Add(min(left, p.most)), false
 	if first {
 		l.level = atLeast
 	}
 	l.level = min(max(l.level, atLeast), atMost)
 	l.spread(p.use.Spread, remaining, most, left, now)
+}
+
+// since returns the bounds of what remains now, if it was remaining when the server counted k. Calls that
+// left later took theirs when they left: what had come back by then was not lost because the bucket was
+// full in the end.
+func (l *shownLimit) since(k *charge, remaining float64, p *published, now time.Time) (atMost, atLeast float64) {
+	after := k.at.Add(p.apart) // from then on the server has not counted a call, and refills for certain
+	most, least := level{remaining, k.at}, level{remaining, after}
+	for _, other := range p.charges { // in the order in which they left
+		n := min(l.of(other), l.most)
+		switch {
+		case other == k && l.unit != output:
+		case other.at.After(after):
+			most.advance(l, other.at)
+			least.advance(l, other.at)
+			most.of -= n
+			least.of -= n
+		case !other.counted(k, l.unit, p.apart):
+			least.of -= n
+		}
+	}
+	most.advance(l, now)
+	least.advance(l, now)
+	return most.of, least.of
+}
+
+// A level is that of a limit at a time.
+type level struct {
+	of float64
+	at time.Time
+}
+
+// advance lets time pass until now, if that is later.
+func (v *level) advance(l *shownLimit, now time.Time) {
+	if elapsed := now.Sub(v.at); elapsed > 0 {
+		v.of, v.at = min(l.most, v.of+l.rate*elapsed.Seconds()), now
+	}
 }
 
 // counted reports whether the server had certainly counted k when it counted by.

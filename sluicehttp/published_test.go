@@ -318,12 +318,12 @@ func TestConfig_Cost_FirstCallShowsTheLimits(t *testing.T) {
 		first sluicetest.Layer
 		want  []time.Duration
 	}{
-		{"none", sluicetest.Reply(200, "ok"), []time.Duration{0, 1000 * ms, 1000 * ms, 1000 * ms}},
-		{"failed", sluicetest.Status(500), []time.Duration{0, 1000 * ms, 2000 * ms, 2000 * ms, 2000 * ms}},
-		{"cut", sluicetest.Cut(), []time.Duration{0, 1000 * ms, 2000 * ms, 2000 * ms, 2000 * ms}},
+		{"none", sluicetest.Reply(200, "ok"), []time.Duration{0, 500 * ms, 500 * ms, 500 * ms}},
+		{"failed", sluicetest.Status(500), []time.Duration{0, 500 * ms, 1000 * ms, 1000 * ms, 1500 * ms}},
+		{"cut", sluicetest.Cut(), []time.Duration{0, 500 * ms, 1000 * ms, 1000 * ms, 1500 * ms}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			l := layers(sluicetest.Delay(time.Second), sluicetest.On(1, c.first), sluicetest.Reply(200, "ok"))
+			l := layers(sluicetest.Delay(500*ms), sluicetest.On(1, c.first), sluicetest.Reply(200, "ok"))
 			inWorld(t, sluicehttp.Config{Cost: one, Retry: seconds}, l, func(w *world) {
 				var wg sync.WaitGroup
 				for range 4 {
@@ -336,16 +336,15 @@ func TestConfig_Cost_FirstCallShowsTheLimits(t *testing.T) {
 	}
 }
 
-// A first request that gets no response holds up the others for 10 s, or until it is
-// cancelled.
+// Until there is a response, or the last request is canceled, one starts each second.
 func TestConfig_Cost_FirstCallThatHangs(t *testing.T) {
 	for _, c := range []struct {
 		name   string
 		cancel time.Duration
 		want   []time.Duration
 	}{
-		{"hangs", time.Hour, []time.Duration{0, 10 * time.Second, 20 * time.Second, 20 * time.Second}},
-		{"is cancelled", 3 * time.Second, []time.Duration{0, 3 * time.Second, 13 * time.Second, 13 * time.Second}},
+		{"hangs", time.Hour, []time.Duration{0, 1000 * ms, 2000 * ms, 2000 * ms}},
+		{"is cancelled", 300 * ms, []time.Duration{0, 300 * ms, 1300 * ms, 1300 * ms}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			l := layers(sluicetest.First(2, sluicetest.Delay(100*time.Hour)), sluicetest.Reply(200, "ok"))
@@ -823,4 +822,34 @@ func TestConfig_Cost_EachHourIsLikeTheOthers(t *testing.T) {
 			})
 		}
 	}
+}
+
+// A bucket that is published spaces the calls after a pause, as a rate does: there is no slow start,
+// which at a server that takes ten seconds for each response takes a minute.
+func TestConfig_Cost_NoSlowStartAtABucket(t *testing.T) {
+	work := sluicetest.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { time.Sleep(10 * time.Second) }))
+	limit := sluicetest.Limit{Count: 60, Per: time.Minute, Burst: 10, HeaderStyle: sluicetest.OpenAI}
+	inWorld(t, sluicehttp.Config{Cost: one}, layers(sluicetest.Enforce(limit), work), func(w *world) {
+		began := time.Now()
+		var wg sync.WaitGroup
+		for i := range 100 {
+			wg.Go(func() {
+				if i == 0 {
+					w.wantGet("https://a.test/", 200)
+				}
+				if i > 0 {
+					time.Sleep(11 * time.Second)
+					w.wantGet("https://a.test/", 200)
+				}
+			})
+		}
+		time.AfterFunc(15*time.Second, func() {
+			w.rt.PauseUntil("https://a.test", time.Now().Add(time.Second), "as if nothing remained")
+		})
+		wg.Wait()
+		// 11 s, ten calls at the same time, the others one a second.
+		if took := time.Since(began); took > 115*time.Second {
+			t.Errorf("took %v", took)
+		}
+	})
 }
