@@ -150,6 +150,16 @@ func (s *Store) takeFromServer(ctx context.Context, requests []*request) error {
 	if err != nil {
 		return err
 	}
+	if granted := s.apply(requests, t, reply, whens > 0); granted != reply[2] {
+		return fmt.Errorf("sluiceredis: %s granted %d, which should be %d", script.name, reply[2], granted)
+	}
+	return nil
+}
+
+// apply decides requests as the script has, by its reply, and returns the number of calls that are
+// admitted. timed says that the reply has the times at which requests will fit.
+func (s *Store) apply(requests []*request, t *taking, reply []int64, timed bool) (granted int64) {
+	parts := requests[0].parts
 	now, rest, clamped := reply[len(reply)-1], reply[3:], int64(0)
 	states, units := make([]kinds.State, 0, 1), make([]int64, 1) // on the stack, if there is one
 	if len(parts) > 1 {
@@ -164,9 +174,9 @@ func (s *Store) takeFromServer(ctx context.Context, requests []*request) error {
 		clamped += rest[0]
 		rest = rest[parts[i].Kind().Found():]
 	}
-	granted, decided, sent := int64(0), uint64(0), t.sent.Sub(s.beats.made)
+	decided, sent := uint64(0), t.sent.Sub(s.beats.made)
 	eachRun(requests, func(run []*request) {
-		if whens > 0 && run[0].decided() {
+		if timed && run[0].decided() {
 			for _, state := range states {
 				if w, ok := state.(kinds.Whener); ok {
 					w.SetWhen(rest[0])
@@ -190,10 +200,7 @@ func (s *Store) takeFromServer(ctx context.Context, requests []*request) error {
 	}
 	s.stats.decisions.Add(decided)
 	s.stats.clamped.Add(uint64(clamped))
-	if granted != reply[2] {
-		return fmt.Errorf("sluiceredis: %s granted %d, which should be %d", script.name, reply[2], granted)
-	}
-	return nil
+	return granted
 }
 
 // giveBack returns the units taken for callers that had left, the last first, so that

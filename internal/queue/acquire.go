@@ -149,20 +149,7 @@ func (q *Queue) admitOrQueue(ctx context.Context, r *Request, g *Grant) (w *Wait
 	if q.cfg.Untimed && r.Max != Forever {
 		now = q.Now()
 	}
-	place, ahead := q.back, q.weight.value()
-	tag := 0.
-	if r.Flow != nil {
-		tag = q.tagOf(r.Flow)
-	}
-	switch {
-	case r.Refused > 0:
-		place, ahead = q.behindWhom(r)
-		if place.hasFlow() {
-			tag = place.rare.flow.tag // whatever it is: this is its place
-		}
-	case r.Flow != nil && place != nil:
-		place, ahead = q.placeOf(tag)
-	}
+	place, ahead, tag := q.placeFor(r)
 	w, err = q.newEntry(now, r, done, deadline, ahead)
 	switch {
 	case err != nil:
@@ -181,6 +168,25 @@ func (q *Queue) admitOrQueue(ctx context.Context, r *Request, g *Grant) (w *Wait
 	}
 	q.enter(now, r, w, place)
 	return w, now, nil
+}
+
+// placeFor returns the entry behind which r is to wait, nil if it is the first, the cost of those before it,
+// and its tag in the order of fair shares.
+func (q *Queue) placeFor(r *Request) (behind *Waiter, ahead int64, tag float64) {
+	behind, ahead = q.back, q.weight.value()
+	if r.Flow != nil {
+		tag = q.tagOf(r.Flow)
+	}
+	switch {
+	case r.Refused > 0:
+		behind, ahead = q.behindWhom(r)
+		if behind.hasFlow() {
+			tag = behind.rare.flow.tag // whatever it is: this is its place
+		}
+	case r.Flow != nil && behind != nil:
+		behind, ahead = q.placeOf(tag)
+	}
+	return behind, ahead, tag
 }
 
 // enter puts w, the entry of r, into the queue behind place, nil if it is the first.
