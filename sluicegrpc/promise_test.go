@@ -138,6 +138,9 @@ func overGRPC(call func(ctx context.Context, client pb.TestServiceClient) error,
 				server.Stop()
 			},
 		}
+		if cfg.Claimant != nil {
+			s.Waiting = func() int64 { return promise.OfClaimants(gate) }
+		}
 		return s
 	}
 }

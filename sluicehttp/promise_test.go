@@ -117,6 +117,9 @@ func overHTTP(url string, cost bool) promise.Setup {
 				srv.Close()
 			},
 		}
+		if cfg.Claimant != nil {
+			s.Waiting = func() int64 { return promise.OfClaimants(gate) }
+		}
 		if !l.Real { // where a second takes one
 			s.Ways = serverWaits
 		}

@@ -140,7 +140,7 @@ func (x *crowd) begin(caller int, call func() error) {
 			}
 		}
 		x.mu.Unlock()
-		if s := x.s.Levels[0].Stats(); s.Pacing+s.Waiting >= int64(outside) {
+		if x.s.waiting() >= int64(outside) {
 			return
 		}
 	}

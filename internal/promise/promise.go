@@ -88,6 +88,24 @@ type Ask struct {
 	Within time.Duration // the longest wait; 0 means no bound
 }
 
+// OfClaimants returns the number of calls that wait in the gates of the claimants of gate.
+func OfClaimants(gate *sluice.Gate) (n int64) {
+	for who, s := range gate.Claimants {
+		if who.Name != "" { // the gate of a class counts the first of each again
+			n += s.Pacing + s.Waiting
+		}
+	}
+	return n
+}
+
+func (s *Subject) waiting() int64 {
+	if s.Waiting != nil {
+		return s.Waiting()
+	}
+	first := s.Levels[0].Stats()
+	return first.Pacing + first.Waiting
+}
+
 // A Subject is the object of a check. It lets calls start.
 type Subject struct {
 	// Do makes one attempt: it blocks until the call may start, calls f while
@@ -104,6 +122,9 @@ type Subject struct {
 
 	// Levels are the limits that a call passes, the nearest first.
 	Levels []*Level
+
+	// Waiting returns the number of calls that wait; nil means those of the first level.
+	Waiting func() int64
 
 	// Origin is the time from now that the first call has to wait.
 	Origin time.Duration
