@@ -60,8 +60,8 @@ func ExampleGate_Wait() {
 // One line for a log, or to print while a program runs.
 func ExampleGate_String() {
 	gate, _ := sluice.New(sluice.Config{Name: "github", Concurrency: 8, Rate: sluice.Rate{Count: 5, Per: time.Second}})
-	permit, _ := gate.Acquire(context.Background(), 1)
-	gate.TryAcquire(1) // too early
+	permit, _ := gate.Acquire(context.Background())
+	gate.TryAcquire() // too early
 	fmt.Println(gate)
 	permit.Release()
 	// Output: github: 5/s, 1 of 8 in flight, 1 granted, 1 refused
@@ -200,7 +200,7 @@ func ExampleWithCosts() {
 		panic(err)
 	}
 	ctx := sluice.WithCosts(context.Background(), sluice.Costs{"tokens": 1200})
-	permit, err := gate.Acquire(ctx, 1)
+	permit, err := gate.Acquire(ctx)
 	if err != nil {
 		panic(err)
 	}
@@ -383,7 +383,7 @@ func ExampleObserver() {
 	})
 	ctx := context.Background()
 	gate.Do(ctx, func(context.Context) error {
-		gate.TryAcquire(1) // one is in flight
+		gate.TryAcquire() // one is in flight
 		return sluice.ThrottledFor(errors.New("429 Too Many Requests"), time.Minute)
 	})
 	gate.Resume()

@@ -136,18 +136,18 @@ type counters struct {
 	waits     waits
 }
 
-// Acquire blocks until a call of cost n may leave, behind the callers that came
+// Acquire blocks until a call of cost n may start, behind the callers that came
 // before, and returns its permit, which must be released when the call is done.
-// n = 0 takes nothing and is granted immediately.
+// Without an n the cost is 1; n = 0 takes nothing and is admitted immediately.
 //
 // If ctx is done, it returns ctx.Err(). If the call cannot start before the deadline
 // of ctx, it returns a [*limits.WaitError], immediately or as soon as that is known: a change may
 // make it so, or the first caller learns it, which alone asks further limits and the parent. It
 // returns [limits.ErrTooLarge], [limits.ErrQueueFull] or [limits.ErrClosed], or the
 // error of a limit or of Config.Semaphore that could not decide. After an error nothing
-// is taken from any limit. It panics if n < 0.
-func (g *Gate) Acquire(ctx context.Context, n int64) (*Permit, error) {
-	return g.acquire(ctx, queue.Request{N: n, Max: queue.Forever})
+// is taken from any limit. It panics if n < 0, and with more than one n.
+func (g *Gate) Acquire(ctx context.Context, n ...int64) (*Permit, error) {
+	return g.acquire(ctx, queue.Request{N: oneUnless(n), Max: queue.Forever})
 }
 
 // AcquireWithin is Acquire, but waits no longer than longest. If it is known that the
@@ -158,10 +158,12 @@ func (g *Gate) AcquireWithin(ctx context.Context, n int64, longest time.Duration
 	return g.acquire(ctx, queue.Request{N: n, Max: longest})
 }
 
-// TryAcquire returns a permit and true if a call of cost n may leave now and no
-// caller waits. Otherwise it changes nothing. It does not wait for a limit, but
-// consults Config.Limits and Config.Semaphore, which may take a round trip. It panics if n < 0.
-func (g *Gate) TryAcquire(n int64) (*Permit, bool) {
+// TryAcquire returns a permit and true if a call of that cost, 1 without one, may start
+// now and no caller waits. Otherwise it changes nothing. It does not wait for a limit, but
+// consults Config.Limits and Config.Semaphore, which may take a round trip. It panics if the
+// cost is negative, and with more than one.
+func (g *Gate) TryAcquire(cost ...int64) (*Permit, bool) {
+	n := oneUnless(cost)
 	mustNotBeNegative(n)
 	if g.semaphore != nil || n == 0 {
 		p, err := g.AcquireWithin(context.Background(), n, 0)
@@ -456,6 +458,17 @@ func (g *Gate) report(e Event) {
 		e.Gate = g.name
 		g.observer(e)
 	}
+}
+
+// oneUnless returns the cost that a caller has given, and otherwise 1.
+func oneUnless(n []int64) int64 {
+	switch len(n) {
+	case 0:
+		return 1
+	case 1:
+		return n[0]
+	}
+	panic("sluice: more than one n")
 }
 
 func mustNotBeNegative(n int64) {

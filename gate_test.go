@@ -837,3 +837,44 @@ func TestGate_PauseUntil_InThePastAsksNoLimit(t *testing.T) {
 		}
 	})
 }
+
+// TestGate_AcquireWithoutN takes one unit of a gate that counts cost, and as many as it is given otherwise.
+func TestGate_AcquireWithoutN(t *testing.T) {
+	g := mustGate(t, sluice.Config{Concurrency: 4, ConcurrencyUnit: sluice.Cost})
+	for _, c := range []struct {
+		verb string
+		take func(n ...int64) (*sluice.Permit, error)
+	}{
+		{"Acquire", func(n ...int64) (*sluice.Permit, error) { return g.Acquire(context.Background(), n...) }},
+		{"TryAcquire", func(n ...int64) (*sluice.Permit, error) {
+			p, ok := g.TryAcquire(n...)
+			if !ok {
+				return nil, errors.New("no room")
+			}
+			return p, nil
+		}},
+	} {
+		for _, n := range [][]int64{nil, {1}, {3}, {0}} {
+			p, err := c.take(n...)
+			if err != nil {
+				t.Fatalf("%s(%v): %v", c.verb, n, err)
+			}
+			want := int64(1)
+			if len(n) > 0 {
+				want = n[0]
+			}
+			if s := g.Stats(); s.InFlight != want {
+				t.Errorf("%s(%v): %d in flight, want %d", c.verb, n, s.InFlight, want)
+			}
+			p.Release()
+		}
+		func() {
+			defer func() {
+				if r := recover(); r != "sluice: more than one n" {
+					t.Errorf("%s(1, 2): panic %v", c.verb, r)
+				}
+			}()
+			c.take(1, 2)
+		}()
+	}
+}
