@@ -7,10 +7,11 @@ import (
 
 // # Whose limit is it: one gate's, or all gates'?
 //
-// Fifty gates of one account, each of which is adaptive alone, know nothing of one another: what one has
-// found is wrong as soon as another one calls more. A parent with Adaptive.Children finds the limit in their
-// place, from all of their calls: a throttled call pauses it, its tally and its evidence count their answers,
-// and its retry budget pays. Then they are as one gate, and a new child begins with what was found.
+// Fifty gates of one account, each of which is adaptive alone, know nothing of one another: an
+// estimate of one is wrong as soon as another one calls more. A parent with Adaptive.Children finds
+// the limit in their place, from all of their calls: a throttled call pauses it, its tally and its
+// evidence count their answers, and its retry budget pays. Then they are as one gate, and a new
+// child begins with that estimate.
 //
 // It may concern one child alone: a tenant whose key is disabled, or that has a separate limit.
 // So the answers to its calls are compared with those to calls of other children since the same time. If
@@ -106,7 +107,7 @@ func (g *Gate) explains(child *Gate, since time.Duration) bool {
 	defer g.queue.Unlock()
 	k, t := &child.kin, &g.tally
 	k.refuse(t, g.queue.Now(), since)
-	learnt := child.answersCount.Load() // its own limit: what it still meets is that
+	learnt := child.answersCount.Load() // its own limit: it still meets that one
 	if k.own(t) || learnt && (t.refused == 0 || since > t.burst) {
 		return false
 	}

@@ -40,7 +40,7 @@ type Adaptive struct {
 	Search bool
 
 	// AvoidThrottling says that the server punishes throttled calls, for example with a ban: the
-	// gate then searches slowly and keeps a distance from what was throttled.
+	// gate then searches slowly and keeps a distance from the throttled rate.
 	// It implies Search.
 	AvoidThrottling bool
 
@@ -58,19 +58,19 @@ type Adaptive struct {
 	// Children says that the limit to be found is one for all gates below this one, such as the
 	// tenants of one account: those whose Parent it is, and further below. It finds the limit from
 	// their calls in their place, pauses for all of them, and their retries are paid by its budget,
-	// so they behave as one gate, and a new one begins with what was found. Only if calls of one child
-	// are throttled far more often than others does that child pause and find its own limit. Without
-	// Children, each gate does so alone, and a Parent does not.
+	// so they behave as one gate, and a new one begins with the current estimate. Only if calls of
+	// one child are throttled far more often than others does that child pause and find its own
+	// limit. Without Children, each gate does so alone, and a Parent does not.
 	Children bool
 
 	// Peers, if set, lets the gates of several processes share one limit, such as those of
-	// one account: each learns what any of them learns, and takes its part. It is for gates
+	// one account: an update of one reaches all, and each takes its share. It is for gates
 	// with a Name; those of one name share a limit. A sluiceredis.Store is a peers.Store. See
 	// Learned.Share.
 	//
-	// If calls take of several units, see Costs, each unit is shared apart, among the gates
-	// whose calls take of it. Gates of one name must count alike: if one has a RateUnit,
-	// all should have it. Set AvoidThrottling in all of them or in none: what a AvoidThrottling gate learns
+	// If calls take of several units, see Costs, each unit is shared apart, among the gates whose
+	// calls take of it. Gates of one name must count alike: if one has a RateUnit, all should have
+	// it. Set AvoidThrottling in all of them or in none: an estimate of an AvoidThrottling gate
 	// makes the others as careful, and all of them may use only half of the limit for hours.
 	//
 	// No call waits for Peers. While it does not answer, the gate learns alone, from the
@@ -98,7 +98,7 @@ func (a *Adaptive) check() error {
 	return nil
 }
 
-// Learned is what a gate with [Adaptive] has learned: Stats.Learned. Rates are per second,
+// Learned is the estimate of a gate with [Adaptive]: Stats.Learned. Rates are per second,
 // in the unit of the rate: calls, or cost if RateUnit is Cost or the gate has no rate. If calls
 // take of several units (their cost is not 1, or they have [Costs]), the gate learns the
 // limit of each apart: then Unit is the one that was blamed for the last throttled call.
@@ -106,7 +106,7 @@ type Learned struct {
 	Unit  Unit      // empty if all calls take 1, and nothing else
 	Units []Learned // of each unit that was blamed for a throttled call, if there are several
 
-	// Phase is what the gate is doing: "searching" (the pace doubles), "tracking" (it stays
+	// Phase is the activity of the gate: "searching" (the pace doubles), "tracking" (it stays
 	// near the measured rate), "bounding" (throttled calls are costly, so the pace stays between
 	// two bounds), "windowed" (the server accepts a number per window), "slowed" (the server
 	// becomes slow, so the calls in flight are bounded) or "capped" (the server bounds the
@@ -129,7 +129,7 @@ type Learned struct {
 	Window      Rate  // that the server accepts, if it counts in windows
 
 	Blocked      bool          // the last call was throttled, and none has been accepted since
-	ThrottleCost time.Duration // what a throttled call costs; 0 if calls are accepted again immediately
+	ThrottleCost time.Duration // the cost of a throttled call; 0 if calls are accepted again immediately
 
 	Throttled uint64 // refused calls
 	Ignored   uint64 // of them, those that were taken for chance

@@ -106,9 +106,8 @@ func (r *admitter) places() int64 {
 	return min(r.concurrency, flight.Most)
 }
 
-// demand returns how long n with costs, a call that wants to start, waits at the head of the
-// queue. A call that waits uses the gate as one that starts does: its groups go on telling it
-// what its part is.
+// demand returns how long n with costs, a call that wants to start, waits at the head of the queue.
+// A call that waits uses the gate as one that starts does: its groups keep telling it its share.
 func (r *admitter) demand(now time.Duration, n int64, costs Costs) queue.Wait {
 	if r.peering != nil {
 		r.peering.use(n, costs)
@@ -132,7 +131,7 @@ func (r *admitter) waitFor(now time.Duration, n int64, braked time.Duration) que
 	return wait
 }
 
-// Forecast implements queue.Admitter: what the rate and a pause add up to. Two things are
+// Forecast implements queue.Admitter: the sum of the rate and a pause. Two things are
 // left out because they are unknown: when calls in flight will end, and how long the
 // spacing of the retry budget will last. Multiplied by the calls ahead, that spacing
 // refused calls that would have left in time.
@@ -188,11 +187,11 @@ type brake interface {
 	// paused, were long ago.
 	asleep(now, paused time.Duration) bool
 
-	// cause is what the calls wait for that it delays.
+	// cause is the cause for which the calls that it delays wait.
 	cause() limits.Cause
 }
 
-// A want is what a call that is to start takes.
+// A want is the amounts of a call that is to start.
 type want struct {
 	n        int64
 	costs    Costs
@@ -242,7 +241,7 @@ func (s *brakes) demand(now time.Duration, w want) (wait time.Duration) {
 	return wait
 }
 
-// peek returns how long the next call would have to wait for the brakes, and for what.
+// peek returns how long the next call would have to wait for the brakes, and the brake.
 func (s *brakes) peek(now time.Duration, inFlight int64) (wait time.Duration, cause limits.Cause) {
 	var on [mostBrakes]brake
 	for _, b := range s.on(on[:0]) {

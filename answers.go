@@ -9,8 +9,8 @@ import (
 	"github.com/sluice-go/sluice/internal/evidence"
 )
 
-// This file has what the answers to calls change in a gate: pauses, slow starts (see
-// ramp.go), what it learns (see learner.go), and the retry budget (see budget.go).
+// This file has the effects of answers on a gate: pauses, slow starts (see ramp.go), its estimates
+// (see learner.go), and the retry budget (see budget.go).
 
 // ended applies err, which a call of Do returned, to the gate and returns it. since is
 // when the call left and p its permit, nil if it has none.
@@ -35,7 +35,7 @@ func (g *Gate) ended(err error, since time.Duration, p *Permit) error {
 	return err
 }
 
-// A judgement is what the error of a call means.
+// A judgement is the meaning of the error of a call.
 type judgement struct {
 	permanent bool
 	throttled *throttledError // nil if the call was not throttled
@@ -44,9 +44,8 @@ type judgement struct {
 	together  bool            // and the error of calls in flight at the same time
 }
 
-// judge returns what err means, with which a call ended that left at since: how it was marked,
-// by its function or by refusedBy, which may be nil, and what the evidence says of a mark that is
-// unclear.
+// judge returns the meaning of err, the result of a call that started at since: how it was marked,
+// by its function or by refusedBy, which may be nil, and the evidence about a mark that is unclear.
 func (g *Gate) judge(err error, since time.Duration, refusedBy func(error) (bool, time.Duration)) judgement {
 	m := marks(err)
 	if m.throttled == nil && refusedBy != nil {
@@ -92,7 +91,7 @@ func (g *Gate) weigh(since time.Duration) (refused, together bool) {
 	return verdict == evidence.Refusal, together
 }
 
-// forgetWeighed makes g, whose queue is locked, forget what only evidence has taught it.
+// forgetWeighed makes g, whose queue is locked, forget everything that it knows only from evidence.
 func (g *Gate) forgetWeighed(now time.Duration) {
 	switch {
 	case g.learner != nil && g.learner.weighed:
@@ -113,8 +112,8 @@ func (g *Gate) forgetRefusals(now time.Duration) {
 	g.wake(now)
 }
 
-// outcomeOf returns what err, with which a call ended that was not throttled, says about
-// the server. wellAnswered says that it is a definite answer.
+// outcomeOf returns the finding about the server from err, the result of a call that was not
+// throttled. wellAnswered says that it is a definite answer.
 func outcomeOf(err error, wellAnswered bool) adaptive.Outcome {
 	switch {
 	case wellAnswered:
@@ -125,12 +124,11 @@ func outcomeOf(err error, wellAnswered bool) adaptive.Outcome {
 	return adaptive.Failed
 }
 
-// honor pauses the gate if the server asked for a wait. err is what the call ended
-// with, throttled its mark or nil, since when the call left, and p its permit, nil if
-// it has none. It returns the wait, 0 if there is none. The wait is at least 1 ms, like
-// a backoff: it does not use up an attempt, so a server that asks for 1 ns would be
-// retried without end. The permit must still be held: otherwise the next call would start
-// before the pause.
+// honor pauses the gate if the server asked for a wait. err is the result of the call, throttled
+// its mark or nil, since when the call left, and p its permit, nil if it has none. It returns the
+// wait, 0 if there is none. The wait is at least 1 ms, like a backoff: it does not use up an
+// attempt, so a server that asks for 1 ns would be retried without end. The permit must still be
+// held: otherwise the next call would start before the pause.
 func (g *Gate) honor(err error, throttled *throttledError, since time.Duration, p *Permit) (wait time.Duration, l lesson) {
 	if throttled == nil {
 		return 0, lesson{}
@@ -146,7 +144,7 @@ func (g *Gate) honor(err error, throttled *throttledError, since time.Duration, 
 	return wait, l
 }
 
-// A lesson is what a gate that learns makes of a throttled call. It is zero if the gate does not
+// A lesson is the conclusion of an adaptive gate from a throttled call. It is zero if the gate does not
 // learn.
 type lesson struct {
 	learned bool
@@ -178,7 +176,7 @@ func (g *Gate) throttled(err error, since, asked time.Duration, p *Permit, weigh
 	return l
 }
 
-// noteThrottled is throttled but for what is done without the lock. It returns the event of a
+// noteThrottled is the part of throttled that needs the lock. It returns the event of a
 // change of mind, or nil.
 func (g *Gate) noteThrottled(err error, since, asked time.Duration, p *Permit, weighed bool) (l lesson, news *Event) {
 	g.queue.Lock()
@@ -283,7 +281,7 @@ func (g *Gate) changedMind(now time.Duration) (news *Event) {
 	return news
 }
 
-// failure is what kind of error an attempt ended with.
+// failure is the kind of error of an attempt.
 type failure int
 
 const (

@@ -165,7 +165,7 @@ func (a *RetryLoop) notAdmitted(err error) error {
 	return a.stop(err, 0)
 }
 
-// elapsed returns what counts for MaxElapsed at now.
+// elapsed returns the time that is charged to MaxElapsed at now.
 func (a *RetryLoop) elapsed(now time.Duration) time.Duration { return now - a.began - a.excused }
 
 // excusable reports whether a wait of d, for the gate or because a server asked for it,
@@ -178,7 +178,7 @@ func (a *RetryLoop) tooLate(d time.Duration) error {
 	return &elapsedError{wait: d, most: a.policy.MaxServerWait, elapsed: a.policy.MaxElapsed}
 }
 
-// Done decides what follows an attempt that ended with err, nil for a success. It returns
+// Done decides whether to retry an attempt that ended with err, nil for a success. It returns
 // true if Next is to be called; the retry is then paid from the budget. Otherwise the call
 // is over, and Done returns nil or the error to return: a [*RetryError], or err itself if
 // that is permanent and was the first attempt. A success refills the retry budget of the
@@ -265,8 +265,8 @@ func (a *RetryLoop) final(err error, m *judgement) error {
 }
 
 // Try makes an attempt with f, as [RetryValue] does: it calls f with ctx, bounded by
-// RetryPolicy.AttemptTimeout and until permit is lost, and returns what Done returns for
-// its error. It does not release permit, which Next returned.
+// RetryPolicy.AttemptTimeout and until permit is lost, and returns the result of Done for its
+// error. It does not release permit, which Next returned.
 func (a *RetryLoop) Try(ctx context.Context, permit *Permit, f func(ctx context.Context) error) (again bool, final error) {
 	bounded, stop := permit.watch(ctx)
 	defer stop()
@@ -277,7 +277,7 @@ func (a *RetryLoop) Try(ctx context.Context, permit *Permit, f func(ctx context.
 	}
 	returned := false
 	defer func() {
-		if !returned { // f has panicked, and nobody knows what the server answered
+		if !returned { // f has panicked, and the answer of the server is unknown
 			permit.answer(adaptive.Unknown)
 		}
 	}()
@@ -366,7 +366,7 @@ func (a *RetryLoop) reportRetry(ctx context.Context, wait time.Duration) {
 	}
 }
 
-// sleep waits for what backOff decided, before an attempt of cost n.
+// sleep waits as backOff decided, before an attempt of cost n.
 func (a *RetryLoop) sleep(ctx context.Context, n int64) error {
 	if a.wait == 0 {
 		return nil

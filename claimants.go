@@ -15,7 +15,7 @@ type Claimant struct {
 	Weight int64  // its share of the gate's limits, or of those of its class; 0 means 1
 
 	// Class, if set, is the class of the call, such as "batch". Classes take turns with each other, and with
-	// claimants without a class, by their ClassWeight; the claimants of one class share what that gets.
+	// claimants without a class, by their ClassWeight; the claimants of one class share its part.
 	Class       string
 	ClassWeight int64 // 0 means 1
 }
@@ -23,10 +23,10 @@ type Claimant struct {
 // mostIdleClaimants is the number of claimants from which on those without a call are dropped soon.
 const mostIdleClaimants = 1000
 
-// For calls f with the gate of a claimant of g, which it makes if there is none. That has g as its Parent,
-// or the gate of its class, and no separate limit. What answers to its calls change is in g: a
-// throttled call pauses g, which adapts to it, unless only calls of this claimant are throttled, as with
-// [Adaptive].Children. Claimants with other weights are others.
+// For calls f with the gate of a claimant of g, which it makes if there is none. That has g as its
+// Parent, or the gate of its class, and no separate limit. Answers to its calls change g: a
+// throttled call pauses g, which adapts to it, unless only calls of this claimant are throttled, as
+// with [Adaptive].Children. Claimants with other weights are others.
 //
 // Acquire calls of the gate in f; permits may be released later. The gate of a claimant is dropped after
 // 5 min without a call, or earlier if there are 1,000. MaxWaiting of g holds for each. An Observer of g

@@ -23,14 +23,14 @@ type Config struct {
 	// Concurrency is the most calls in flight. 0 means no limit.
 	Concurrency int64
 
-	// ConcurrencyUnit is what Concurrency counts. Empty means Calls.
+	// ConcurrencyUnit is the unit of Concurrency. Empty means Calls.
 	ConcurrencyUnit Unit
 
 	// Rate is how often calls may start, evenly spaced, and how many may leave
 	// together after the gate was idle. The zero Rate means no limit.
 	Rate Rate
 
-	// RateUnit is what Rate counts. Empty means Calls.
+	// RateUnit is the unit of Rate. Empty means Calls.
 	RateUnit Unit
 
 	// MaxCatchUp is that of pacer.Config: how much is caught up when calls are woken
@@ -67,13 +67,13 @@ type Config struct {
 	Parent *Gate
 
 	// Weight is the share of the Parent's limits that this gate gets while other children wait,
-	// too, in proportion to their weights: under a parent of 60/s, one of Weight 2 and one of 1
-	// get 40/s and 20/s. 0 means 1. What one child does not use, the others get, and a child that
-	// has not used its share goes first: a few calls of users wait for at most one call of each
-	// other child, however many calls of a batch wait in those. If a limit of the parent counts
-	// cost, a share is of the cost of calls, otherwise of their number. Calls of the parent itself
-	// have no share: they wait in line among the first calls of its children, in the order in
-	// which they come.
+	// too, in proportion to their weights: under a parent of 60/s, one of Weight 2 and one of 1 get
+	// 40/s and 20/s. 0 means 1. The others get the share that one child does not use, and a child
+	// that has not used its share goes first: a few calls of users wait for at most one call of
+	// each other child, however many calls of a batch wait in those. If a limit of the parent
+	// counts cost, a share is of the cost of calls, otherwise of their number. Calls of the parent
+	// itself have no share: they wait in line among the first calls of its children, in the order
+	// in which they come.
 	Weight int64
 
 	// Adaptive is how the gate finds a limit that is not configured. The zero Adaptive
@@ -169,7 +169,7 @@ func newGate(cfg Config) (*Gate, error) {
 	return g, nil
 }
 
-// check returns an error for what New refuses, but for the rate.
+// check returns the error of New for c, except for the rate.
 func (cfg *Config) check() error {
 	switch {
 	case cfg.Concurrency < 0:
@@ -201,7 +201,7 @@ func (cfg *Config) check() error {
 	return nil
 }
 
-// shareUnit returns what the shares of the children of g count.
+// shareUnit returns the unit of the shares of the children of g.
 func (g *Gate) shareUnit() Unit {
 	for ; g != nil; g = g.parent {
 		if g.rateUnit == Cost || g.concurrencyUnit == Cost || slices.ContainsFunc(g.limits, func(l Limit) bool { return l.Unit == Cost }) {

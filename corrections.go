@@ -2,18 +2,18 @@ package sluice
 
 import "math"
 
-// # What will a call take?
+// # How much will a call take?
 //
-// Callers estimate, and Settle says later what a call really took. A program's estimates are
-// usually wrong by one factor: it reserves all tokens that an answer may have, or counts calls
-// as 1 and pages as they come. A controller that charged calls with their estimates would let too many
-// leave until the first are settled, or let one leave after another if estimates are too high:
-// each reserves more than is there until it ends. So a learner charges what a call will take as
-// far as is known, its estimate times the usual factor, and corrects that at its end.
+// Callers estimate, and Settle reports the actual amount later. A program's estimates are usually
+// wrong by one factor: it reserves all tokens that an answer may have, or counts calls as 1 and
+// pages as they come. A controller that charged calls with their estimates would let too many leave
+// until the first are settled, or let one leave after another if estimates are too high: each
+// reserves more than is there until it ends. So a learner charges the amount that is expected, the
+// estimate times the usual factor, and corrects that at its end.
 //
 // Without Settle the factor is 1, exactly.
 
-// A correction is the usual factor between the estimates of one unit and what calls took.
+// A correction is the usual factor between the estimates of one unit and the actual amounts.
 // Its zero value has seen no call.
 type correction struct {
 	calls             float64
@@ -23,12 +23,12 @@ type correction struct {
 const (
 	correctionWeight = .02     // of a call in the means
 	leastCorrection  = 1. / 64 // the least share of its estimate that a call counts as: a unit that nothing is taken of has no pace
-	// mostSurprise bounds, as a multiple of the mean, what one call adds to it after the first
-	// few: one that took a thousand times as much says nothing about the next.
+	// mostSurprise limits, as a multiple of the mean, the contribution of one call to it after the
+	// first few: one that took a thousand times as much says nothing about the next.
 	mostSurprise = 8
 )
 
-// of returns what a call will take that is estimated at n.
+// of returns the expected amount of a call that is estimated at n.
 func (c *correction) of(n int64) float64 { return float64(n) * c.factor() }
 
 func (c *correction) factor() float64 {

@@ -26,19 +26,19 @@ func Every(interval time.Duration) Rate { return limits.Every(interval) }
 //	var gate = sluice.Must(sluice.New(sluice.Config{Name: "api", Rate: sluice.PerSecond(10)}))
 func Must[T any](v T, err error) T { return limits.Must(v, err) }
 
-// A Unit is what a limit counts: Calls, Cost or, in a [Limit], another word such as
-// "tokens", which counts what [WithCosts] says. The empty Unit is the default of the field.
+// A Unit is the unit of a limit: Calls, Cost or, in a [Limit], another word such as "tokens", which
+// counts the amounts of [WithCosts]. The empty Unit is the default of the field.
 type Unit string
 
 const (
 	// Calls counts each call as 1, whatever its n.
 	Calls Unit = "calls"
 
-	// Cost counts a call as its n and, after Settle, as what it really cost.
+	// Cost counts a call as its n and, after Settle, as its actual cost.
 	Cost Unit = "cost"
 )
 
-// of returns what a call of n counts.
+// of returns the amount that a call of n counts.
 func (u Unit) of(n int64) int64 {
 	if u == Cost {
 		return n
@@ -89,7 +89,7 @@ func (c Costs) mustNotBeNegative() {
 	}
 }
 
-// amount returns what a call of n with costs takes of unit.
+// amount returns the amount of unit for a call of n with costs.
 func (c Costs) amount(unit Unit, n int64) int64 {
 	if unit == Calls || unit == Cost {
 		return unit.of(n)

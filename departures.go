@@ -4,10 +4,10 @@ import "github.com/sluice-go/sluice/internal/adaptive"
 
 // # Where is the record of a call?
 //
-// When a call ends, a learner must know what it was charged when it left, and what its controllers
-// knew then. The goroutine of the call cannot keep that: the one that lets it leave is often
-// another. So the record is written where the call starts, under the lock, and the permit has
-// its number: the queue hands that over with the grant (queue.Receipt).
+// When a call ends, a learner must know the amounts that were charged at its start, and the state
+// of its controllers then. The goroutine of the call cannot keep that: the one that lets it leave
+// is often another. So the record is written where the call starts, under the lock, and the permit
+// has its number: the queue hands that over with the grant (queue.Receipt).
 //
 // Finding the record by the instant at which the call left needs no number, but a search among
 // all that are in flight, and calls that left at one instant are exchanged. Under a parent, whose
@@ -28,7 +28,7 @@ type departure struct {
 	next    uint32   // the next free number, if this one is free
 }
 
-// A charge is what a call was charged of one unit when it left.
+// A charge is the amount of one unit that a call was charged at its start.
 type charge struct {
 	to     *belief
 	amount float64
@@ -55,8 +55,8 @@ func (d *departures) receipt() uint32 {
 	return last
 }
 
-// end ends the record number, if that is not 0, and returns what is in it, which is valid
-// until a call starts.
+// end ends the record number, if that is not 0, and returns its content, which is valid until a
+// call starts.
 func (d *departures) end(number uint32) []charge {
 	if number == 0 {
 		return nil

@@ -35,7 +35,7 @@ var (
 	ErrBudget = errors.New("the retry budget is empty")
 )
 
-// A RetryError is what [RetryValue] returns when it gives up: the error of the last
+// A RetryError is the error of [RetryValue] when it gives up: the error of the last
 // attempt, and why there is no other. It matches both. A permanent error of the first
 // attempt is returned as it is, without a RetryError.
 type RetryError struct {
@@ -252,7 +252,7 @@ func delayed(err error) (at time.Time) {
 	return at
 }
 
-// A mark is what an error was marked with.
+// A mark is the mark of an error.
 type mark struct {
 	permanent bool
 	throttled *throttledError // the one with the longest wait; nil if there is none
@@ -260,7 +260,7 @@ type mark struct {
 	within    bool            // and inside that, permanent
 }
 
-// marks returns what err was marked with. It leaves out throttles inside a RetryError: those
+// marks returns the mark of err. It leaves out throttles inside a RetryError: those
 // paused the gate that gave up.
 func marks(err error) (m mark) {
 	switch e := err.(type) {

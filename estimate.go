@@ -23,22 +23,22 @@ type Estimate struct {
 	// that calls took so far.
 	Total time.Duration
 
-	// LimitedBy is what they wait for most. If nothing else limits them, it is the
+	// LimitedBy is the cause for which they wait longest. If nothing else limits them, it is the
 	// value of the field Unknown.
 	LimitedBy limits.Cause
 
 	// Unknown is a limit that may hold them up, too, and cannot be forecast: one of
-	// Config.Limits, Config.Semaphore, a slow start or what a gate learns. The times are
+	// Config.Limits, Config.Semaphore, a slow start or an estimated limit. The times are
 	// then the shortest possible. It is empty if there is no such limit.
 	Unknown limits.Cause
 }
 
-// Estimate returns how long n more calls of cost 1 will take, behind those that wait
-// already, and what limits them: "50,000 calls take 2 h 47 min, limited by the rate",
-// before the first is made. The time that calls take in flight is estimated from those
-// done so far; before that, concurrency counts as no limit. Config.Limits and
-// Config.Semaphore cannot be forecast: see Estimate.Unknown. With a parent, the longer of
-// both estimates counts. Estimate panics if n < 0; for 0 it returns the zero Estimate.
+// Estimate returns how long n more calls of cost 1 will take, behind those that wait already, and
+// the cause: "50,000 calls take 2 h 47 min, limited by the rate", before the first is made. The
+// time that calls take in flight is estimated from those done so far; before that, concurrency
+// counts as no limit. Config.Limits and Config.Semaphore cannot be forecast: see Estimate.Unknown.
+// With a parent, the longer of both estimates counts. Estimate panics if n < 0; for 0 it returns
+// the zero Estimate.
 func (g *Gate) Estimate(n int64) Estimate {
 	mustNotBeNegative(n)
 	var e Estimate

@@ -42,8 +42,8 @@ import (
 type Gate struct {
 	queue queue.Queue
 
-	// What a call reads that leaves without the lock, see admitter.go. After the queue: what it
-	// reads of that is at its end.
+	// Read by calls that start without the lock, see admitter.go. After the queue: the fields of it
+	// that are read are at its end.
 	lane         schedule.Lane
 	plain        bool        // no further limits, semaphore, parent or observer
 	observed     bool        // it or a parent has an observer
@@ -109,13 +109,13 @@ type lifetime struct {
 	drained chan struct{} // closed when closed and nothing is in flight
 }
 
-// held is what delays the head of a queue but the gate itself.
+// held is the cause that delays the head of a queue, unless that is the gate itself.
 type held struct {
 	by    limits.Cause  // or ""
 	until time.Duration // as by has said; 0 if it has not
 }
 
-// answersSeen are what a gate remembers of the answers to its calls, but its brakes.
+// answersSeen are the remembered answers to the calls of a gate, without its brakes.
 type answersSeen struct {
 	tally      tally
 	evidence   evidence.Judge // of unclear answers
@@ -428,7 +428,7 @@ func (g *Gate) checkDrained() {
 	}
 }
 
-// inFlight returns what is in flight, in the unit of the concurrency limit.
+// inFlight returns the amount in flight, in the unit of the concurrency limit.
 func (g *Gate) inFlight() int64 {
 	if g.concurrencyUnit == Cost {
 		return g.cost.Load()

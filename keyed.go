@@ -62,7 +62,7 @@ type KeyedConfig struct {
 //     window.Keyed, from their method On. Any other limiter must be as new: those of leaky
 //     and window report that; a limiter that does not report it keeps the gate.
 //
-// What SetRate and SetConcurrency changed is forgotten with the gate. There is no
+// Changes by SetRate and SetConcurrency are lost when the gate is evicted. There is no
 // goroutine: each use of a Keyed checks two gates. A key that does not equal itself, a
 // NaN, is a new key each time.
 //
@@ -151,7 +151,7 @@ func NewKeyed[K comparable](newGate func(key K) (*Gate, error), options ...Keyed
 	return k, nil
 }
 
-// Use calls f with the gate of key and returns what f returns. If there is no gate, it
+// Use calls f with the gate of key and returns its error. If there is no gate, it
 // makes one. It returns the error of newGate, or [limits.ErrTooManyKeys].
 //
 // The gate is not evicted before f returns. After that, no further calls may be made

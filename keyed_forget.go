@@ -201,7 +201,7 @@ type candidate[K comparable] struct {
 	loss loss
 }
 
-// A loss is what it costs to lose a gate, least first.
+// A loss is the cost of losing a gate, least first.
 type loss int
 
 const (
@@ -253,7 +253,7 @@ func (k *Keyed[K]) evict() {
 	}
 }
 
-// loss returns what it costs to lose e. A gate that may become a parent is in use, too.
+// loss returns the cost of losing e. A gate that may become a parent is in use, too.
 func (k *Keyed[K]) loss(e *keyedGate[K]) loss {
 	g := e.gate
 	remembers := k.remembers(g)

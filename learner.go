@@ -67,15 +67,15 @@ func (s *strikes) add(now, since time.Duration, granted uint64, told bool) bool 
 	return few
 }
 
-// recently is what had left at two instants, 15 s apart or more. Only calls that are
-// measured are noted, see flight.Hold.
+// recently is the number of calls that had started at two times, 15 s apart or more. Only calls
+// that are measured are noted, see flight.Hold.
 type recently struct {
 	early, late sofar
 	begun       bool
 	from        time.Duration // since when calls have left without a long pause
 }
 
-// longPause is after how long without a call what the server accepted before is of another time.
+// longPause is the time without a call after which earlier accepted calls say nothing any more.
 const longPause = time.Minute
 
 type sofar struct {
@@ -85,7 +85,7 @@ type sofar struct {
 
 // note is called when a call ends that left at since.
 func (r *recently) note(now, since time.Duration, calls, cost uint64) {
-	if !r.begun { // what was accepted before, as after Forget, is in early
+	if !r.begun { // calls that were accepted before, as after Forget, are in early
 		first := max(r.early.at, since)
 		r.begun = true
 		r.early.at, r.late.at, r.from = first, first, first
@@ -228,11 +228,11 @@ func (g *Gate) search() {
 	}
 }
 
-// Forget makes the gate forget all that it has learned from throttled calls, so that it goes on as a new one
-// would. Use it if you know that the server has changed, or that an incident is over: what a gate
-// has learned grows old by itself, but not immediately. The rate and the concurrency that are
-// configured stay, and so does a pause, which Resume ends. Calls in flight teach the gate nothing of
-// the time before. A gate with [Adaptive].Peers may learn again what the others know.
+// Forget makes the gate forget all that it has learned from throttled calls, so that it goes on as
+// a new one would. Use it if you know that the server has changed, or that an incident has ended:
+// estimates also expire on their own, but not immediately. The rate and the concurrency that are
+// configured stay, and so does a pause, which Resume ends. Calls in flight teach the gate nothing
+// of the time before. A gate with [Adaptive].Peers may learn it again from the others.
 func (g *Gate) Forget() {
 	g.queue.Change(func(now time.Duration) {
 		g.learner, g.ramp, g.strikes = nil, nil, strikes{}
@@ -319,8 +319,8 @@ func (l *learner) started(now, due time.Duration, w want) {
 	}
 }
 
-// ended records how a call ended that was not throttled. If it was settled, what it took is of
-// interest from now on.
+// ended records how a call ended that was not throttled. If it was settled, its actual amount
+// matters from now on.
 func (l *learner) ended(e *ending, reply adaptive.Reply) {
 	if e.delta != 0 {
 		l.add(Cost)
@@ -448,7 +448,7 @@ func (l *learner) forecast(now time.Duration, calls, inFlight int64, _ time.Dura
 	return forecast{time.Duration(last), true, true}
 }
 
-// learned returns what l has learned, nil if there is nothing: of the unit that was blamed
+// learned returns the estimates of l, nil if there are none: of the unit that was blamed
 // last, and of all units if there are several.
 func (l *learner) learned(q interface {
 	Time(time.Duration) time.Time

@@ -110,8 +110,8 @@ func (g *Gate) turnedAway(ctx context.Context, n int64, err error) error {
 const reasonMoved = "moved"
 
 // Part returns a gate for a part of the calls of g, such as those of one route: g is its Parent, so
-// they need what g allows, and it adds limits of its own, or none. What a gate has besides limits, it
-// has as g: Adaptive, IsThrottle, Observer, MaxWaiting and RetryBudget. It returns an error if g has a
+// they need its admission, and it adds separate limits, or none. Everything except the limits is as
+// in g: Adaptive, IsThrottle, Observer, MaxWaiting and RetryBudget. It returns an error if g has a
 // Semaphore, or for limits that [New] rejects.
 func (g *Gate) Part(name string, more ...Limit) (*Gate, error) {
 	g.queue.Lock()

@@ -59,7 +59,7 @@ type Event struct {
 	// (EventPaused), or how long the next attempt waits at least (EventRetried).
 	Wait time.Duration
 
-	LimitedBy limits.Cause // what delays the first of the callers that wait
+	LimitedBy limits.Cause // the cause that delays the first of the callers that wait
 
 	Held    time.Duration // how long the call was in flight
 	Reason  string        // why the call was refused, in a word: see Rejections; or Learned.Why
@@ -68,7 +68,7 @@ type Event struct {
 	Why     string        // the text passed to PauseUntil, the estimate, or as WaitError.Why
 }
 
-// An EventKind says what happened, in a word.
+// An EventKind names an event, in a word.
 type EventKind string
 
 const (
@@ -104,7 +104,7 @@ const (
 
 // events are those of gates above that of a call, to be reported when its decision is
 // over. They are collected while the call is first in the queue of its own gate: calls
-// behind it must not wait for an observer, and a panic must not lose what was taken.
+// behind it must not wait for an observer, and a panic must not lose acquired units.
 // No event is reported with a lock held.
 type events []gateEvent
 

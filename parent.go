@@ -55,7 +55,7 @@ func directPath(g *Gate) (d direct) {
 // steps returns those for the limits of d.
 func (d direct) steps() []step { return d[0].steps }
 
-// A look is what a call has seen of one gate.
+// A look is the state of one gate as a call has seen it.
 type look struct {
 	gate  *Gate
 	slots *schedule.Slots
@@ -149,7 +149,7 @@ func (d direct) passAll(ctx context.Context, n int64) (left queue.Grant, v sched
 	return queue.Grant{At: d[0].queue.Now(), Receipt: wait.Receipt}, schedule.Leave
 }
 
-// counts reports whether a gate of d counts what a call of ctx takes of several units.
+// counts reports whether a gate of d counts several units of a call of ctx.
 func (d direct) counts(ctx context.Context) bool {
 	return d[0].countsCosts() && costsOf(ctx) != nil
 }
@@ -182,7 +182,7 @@ func (l *look) takeSlot() (ok bool) {
 	return true
 }
 
-// backOut returns what was taken from the limits, the places of the first gates of d, and
+// backOut returns the units that were taken from the limits, the places of the first gates of d, and
 // the slots of some of them.
 func (d direct) backOut(ctx context.Context, places, slots int, seen *[mostGates]look) {
 	giveBack(ctx, 1, d.steps())

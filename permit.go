@@ -33,7 +33,7 @@ type Permit struct {
 	departure uint32 // the number of its record in Gate.departures; 0: there is none
 }
 
-// An extra is what few permits have, in one word of a Permit: with two more words of its
+// An extra has the fields that few permits have, in one word of a Permit: with two more words of its
 // own it would not fit into 64 bytes.
 type extra struct {
 	lease  limits.Lease // nil if there is none
@@ -41,7 +41,7 @@ type extra struct {
 	actual Costs // as SettleCosts has said before the end; guarded by the lock of the gate's queue
 }
 
-// What happens to a permit only once: bits of Permit.done. Three fields would make it
+// Events that happen to a permit only once: bits of Permit.done. Three fields would make it
 // longer than 64 bytes, and Acquire a quarter slower.
 const (
 	released uint32 = 1 << iota
@@ -230,13 +230,13 @@ func (p *Permit) end(outcome adaptive.Outcome) {
 	p.reportReleased(held)
 }
 
-// giveBack returns what p holds. It takes the lock only if a caller waits for the
+// giveBack returns the units that p holds. It takes the lock only if a caller waits for the
 // room or Shutdown does, if concurrency counts cost, or in a slow start.
 func (p *Permit) giveBack(outcome adaptive.Outcome) {
 	g := p.gate
 	p.answer(outcome)
 	if g.concurrencyUnit == Cost {
-		g.queue.Lock() // for Settle may change what is held
+		g.queue.Lock() // for Settle may change the amount that is held
 		g.cost.Add(-p.held)
 		p.held = 0
 		g.queue.Unlock()
@@ -285,7 +285,8 @@ func (p *Permit) Settle(actual int64) {
 	}
 }
 
-// settle changes by delta what p takes of the limits of its gate that count cost, except Config.Limits.
+// settle changes by delta the amount of p in the limits of its gate that count cost, except
+// Config.Limits.
 func (p *Permit) settle(delta int64) {
 	g := p.gate
 	if g.rateUnit == Cost {
@@ -364,7 +365,7 @@ func (p *Permit) answer(outcome adaptive.Outcome) {
 	}
 }
 
-// countsCosts reports whether g or a parent needs to know what calls cost of several units: because
+// countsCosts reports whether g or a parent needs to know the costs of calls in several units: because
 // it learns, or because others do.
 func (g *Gate) countsCosts() bool {
 	for ; g != nil; g = g.parent {
@@ -401,7 +402,8 @@ func (p *Permit) costs() Costs {
 	return p.extra.costs
 }
 
-// actual returns what SettleCosts has said before the call ended. The gate's queue is locked.
+// actual returns the amounts of SettleCosts, if it was called before the call ended. The gate's
+// queue is locked.
 func (p *Permit) actual() Costs {
 	if p.extra == nil {
 		return nil
@@ -409,12 +411,11 @@ func (p *Permit) actual() Costs {
 	return p.extra.actual
 }
 
-// SettleCosts replaces amounts that the call was granted with by what it really took, as
-// [Permit.Settle] does for n: what was too much is returned, and what was too little
-// becomes debt. A unit that is missing in actual stays as it was. An amount of the unit Cost
-// is passed to Settle, and one of the unit Calls is ignored. It may come before or after
-// Release. Only the first SettleCosts of a permit counts. It panics if an amount is
-// negative.
+// SettleCosts replaces the estimated amounts of the call by the actual ones, as [Permit.Settle]
+// does for n: a surplus is returned, and a deficit becomes debt. A unit that is missing in actual
+// stays as it was. An amount of the unit Cost is passed to Settle, and one of the unit Calls is
+// ignored. It may come before or after Release. Only the first SettleCosts of a permit counts. It
+// panics if an amount is negative.
 func (p *Permit) SettleCosts(actual Costs) {
 	actual.mustNotBeNegative()
 	if p.gate == nil || !p.first(settledCosts) {
@@ -448,7 +449,7 @@ func (p *Permit) SettleCosts(actual Costs) {
 	}
 }
 
-// settleLearned corrects what the learner of the gate of p counts of named units.
+// settleLearned corrects the amounts of named units in the learner of the gate of p.
 func (p *Permit) settleLearned(before, actual Costs) {
 	g := p.gate
 	g.queue.Lock()

@@ -75,7 +75,7 @@ type ramp struct {
 	on      bool   // otherwise it only counts the throttles without a time
 	history uint64 // the last responses, the latest lowest; 1: throttled without a time
 
-	began time.Duration // when calls were throttled last; what left before counts no more
+	began time.Duration // when calls were throttled last; calls that started before no longer count
 	left  time.Duration // when the last call left
 	first time.Duration // and the first since began
 

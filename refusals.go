@@ -11,7 +11,7 @@ import (
 // them have to wait, as long as it asks, and a gate learns from it. Or it throttles this one call,
 // always: an account without credit, an endpoint with a quota of its own, a disabled key. If that
 // paused the gate each time, one such call of 201 delayed all others: a batch of 3 seconds took
-// hours, and what the gate learned from it was wrong.
+// hours, and the gate learned a wrong limit.
 //
 // One throttled call does not tell the two apart. The next one of the same call does, if the server
 // granted others in between that left after the first. If it throttles a share q of the others,
@@ -27,10 +27,10 @@ import (
 //	    100       10   1
 //	    100      100   3
 
-// chanceOfRefusals is the probability below which the throttled calls of one call are no chance, if only
-// few calls are throttled. Of a crowd of 54 some have bad luck: what is believed of one of them must
-// be less probable, as many times as the crowd is larger than few. At a quarter, calls at a limit whose pace is
-// nearly right would be thought alone now and then.
+// chanceOfRefusals is the probability below which the throttled calls of one call are no chance, if
+// only few calls are throttled. Of a crowd of 54 some have bad luck: the finding about one of them
+// must be less probable, as many times as the crowd is larger than few. At a quarter, calls at a
+// limit whose pace is nearly right would be thought alone now and then.
 //
 // Where calls cost different amounts, large ones are throttled more often than others, and it takes
 // twice as many throttled calls.
@@ -93,7 +93,7 @@ func (t *tally) mostAreAlone() bool { return 2*t.alone > t.calls }
 // allAreAlone reports whether no other throttled call is known.
 func (t *tally) allAreAlone() bool { return t.alone >= t.calls }
 
-// A refusedCall is what the attempts of one call remember of its throttled calls.
+// A refusedCall is the memory of the attempts of one call about how they were throttled.
 type refusedCall struct {
 	n       int           // how many there were
 	own     int64         // of these, in the tally since the first
@@ -110,7 +110,7 @@ type refusedCall struct {
 // other calls of the gate, too: see above. It does not change c.
 func (c *refusedCall) concernsOthers(t *tally) bool {
 	switch {
-	case c.n == 0 || t.grantedSince <= c.at: // nothing was accepted since: what was believed holds
+	case c.n == 0 || t.grantedSince <= c.at: // nothing was accepted since: the earlier finding holds
 		return !c.alone && !t.mostAreAlone()
 	case c.alone && t.refused <= c.then:
 		return false // nothing was throttled since that is not alone

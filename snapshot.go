@@ -37,7 +37,7 @@ func (g *Gate) Snapshot() []byte {
 	return snapshot.Seal(unitsKind, units)
 }
 
-// Restore makes the gate believe what another one had learned when it made the snapshot,
+// Restore makes the gate adopt the estimates of another one at the time of its snapshot,
 // such as that of an earlier run of a program. The gate goes on learning from there; its
 // rate and concurrency stay maxima. A snapshot of a gate that had learned nothing changes
 // nothing, nor does any if Adaptive is off. Restore returns an error and changes nothing if

@@ -15,14 +15,14 @@ import (
 	"github.com/sluice-go/sluice/limits"
 )
 
-// Stats is what a gate is doing at one moment and has done so far.
+// Stats is the state of a gate at one moment, with counts since its beginning.
 type Stats struct {
 	Name        string
 	Parent      string // the name of Config.Parent
 	Concurrency int64  // the limit that applies, 0 for none
 	Rate        Rate   // as configured or set, the zero Rate for none
 
-	// InFlight is what is in flight, in the unit of the concurrency limit.
+	// InFlight is the amount in flight, in the unit of the concurrency limit.
 	InFlight int64
 
 	// Pacing is how many callers wait only for the rate, a pause or one of
@@ -34,8 +34,8 @@ type Stats struct {
 	// waits. In a parent it counts from when the first caller of a child came to the parent.
 	OldestWait time.Duration
 
-	// LimitedBy is what delays the first of them, empty if no caller waits.
-	// If it is limits.ByParent, the Stats of the parent say for what. Why says more.
+	// LimitedBy is the cause that delays the first of them, empty if no caller waits.
+	// If it is limits.ByParent, the Stats of the parent name the cause. Why says more.
 	LimitedBy limits.Cause
 
 	// NextSlot is the earliest time at which the rate, a pause and the present
@@ -51,7 +51,7 @@ type Stats struct {
 	// Spacing is the least time between calls that a gate keeps after its retry
 	// budget was empty, whatever its rate and burst; 0 normally. Each success and
 	// each definite answer halve it, and so do every 30 s in which no call fails.
-	// RetryTokens is what the budget holds.
+	// RetryTokens is the content of the budget.
 	Spacing     time.Duration
 	RetryTokens int
 
@@ -210,10 +210,10 @@ func reasonOf(err error) reason {
 	return reasonOther
 }
 
-// Stats returns a consistent picture of the gate, but for what Why says about parents. Only the counts of refusals and waits
-// may be a call behind, and a call that is just arriving may count as granted although it
-// then has to wait. Its cost grows with Pacing, the number of callers that wait although
-// there is room in flight.
+// Stats returns a consistent picture of the gate, except for the part of Why about parents. Only
+// the counts of refusals and waits may be a call behind, and a call that is just arriving may count
+// as granted although it then has to wait. Its cost grows with Pacing, the number of callers that
+// wait although there is room in flight.
 func (g *Gate) Stats() Stats {
 	g.queue.Lock()
 	now := g.queue.Now()
@@ -361,10 +361,10 @@ func (w *waits) snapshot(granted uint64) (s WaitHistogram) {
 	return s
 }
 
-// A lastError is what Stats.LastError shows.
+// A lastError is the content of Stats.LastError.
 type lastError struct {
 	err  error  // of a kind that is small; nil: see text
-	text string // of any other: a gate must not keep what an error has
+	text string // of any other: a gate must not keep the contents of an error
 	at   time.Duration
 }
 

@@ -20,7 +20,7 @@ import (
 // Nearly all gates have one unit: their calls cost 1 and have no Costs. They pay for none of
 // this.
 
-// A belief is what is believed of the limit of one unit.
+// A belief is the estimate of the limit of one unit.
 type belief struct {
 	unit       Unit
 	controller *adaptive.Controller // nil until the unit is blamed; always there for the first unit
@@ -33,16 +33,16 @@ type ending struct {
 	now, since time.Duration // since when it was in flight
 	n          int64
 	costs      Costs // with which it was accepted
-	actual     Costs // what SettleCosts has said
+	actual     Costs // the amounts of SettleCosts
 	delta      int64 // by which Settle has changed n
 	inFlight   int64 // other calls
 	charges    []charge
 }
 
-// amount returns what the call was accepted with of unit.
+// amount returns the amount of unit with which the call was accepted.
 func (e *ending) amount(unit Unit) int64 { return e.costs.amount(unit, e.n) }
 
-// took returns what the call took of unit, as far as is known.
+// took returns the amount of unit that the call took, as far as is known.
 func (e *ending) took(unit Unit) int64 {
 	if unit == Cost {
 		return e.n + e.delta
@@ -107,9 +107,8 @@ func (l *learner) add(unit Unit) *belief {
 	return b
 }
 
-// demandAll returns how long a call that wants w has to wait for all units that it takes of.
-// Only the unit for which it waits longest sees demand: the pace of another one is not what
-// holds the call up.
+// demandAll returns how long a call that wants w has to wait for all units that it takes of. Only
+// the unit for which it waits longest sees demand: the pace of another one does not delay the call.
 func (l *learner) demandAll(now time.Duration, w want) time.Duration {
 	var asked [mostUnits]bool
 	for {
@@ -134,10 +133,10 @@ func (l *learner) demandAll(now time.Duration, w want) time.Duration {
 	}
 }
 
-// amount returns what w takes of unit.
+// amount returns the amount of unit in w.
 func (w want) amount(unit Unit) int64 { return w.costs.amount(unit, w.n) }
 
-// started records in d that a call starts that is to take what it wants.
+// started records in d that a call with these wants starts.
 func (b *belief) started(d *departure, now, late time.Duration, w want) {
 	amount := w.amount(b.unit)
 	if amount == 0 {
@@ -151,7 +150,7 @@ func (b *belief) started(d *departure, now, late time.Duration, w want) {
 	d.charges = append(d.charges, c)
 }
 
-// charged returns the call of e, if there is a controller, and what it was charged.
+// charged returns the call of e, if there is a controller, and its charge.
 func (b *belief) charged(e *ending) (call adaptive.Call, charged float64) {
 	if i := slices.IndexFunc(e.charges, func(c charge) bool { return c.to == b }); i >= 0 {
 		call, charged = e.charges[i].call, e.charges[i].amount
@@ -176,7 +175,7 @@ func (l *learner) startedMore(d *departure, now, late time.Duration, w want) {
 	})
 }
 
-// ended records how a call ended that was not throttled, and returns what it took.
+// ended records how a call ended that was not throttled, and returns the amount that it took.
 func (b *belief) ended(e *ending, reply adaptive.Reply) (took float64) {
 	amount := e.amount(b.unit)
 	if amount == 0 {
@@ -199,7 +198,7 @@ func (b *belief) ended(e *ending, reply adaptive.Reply) (took float64) {
 	return took
 }
 
-// settle adds delta to what a call took that left at since and was not throttled.
+// settle adds delta to the amount of a call that started at since and was not throttled.
 func (b *belief) settle(now, since time.Duration, delta float64) {
 	b.suspect.Settle(delta)
 	if b.controller != nil {
@@ -281,14 +280,14 @@ func (l *learner) furtherController(unit Unit) *adaptive.Controller {
 	return controller
 }
 
-// told notes what another process has told of the limit of b, and whether that has changed the
+// told notes the report of another process about the limit of b, and whether that has changed the
 // belief: then that limit has throttled a call, as far as is known the last one.
 func (l *learner) told(b *belief, changed bool) {
 	if l.more == nil {
 		return
 	}
 	if now := b.controller.Belief(); now.Rate > 0 && now.Peers > 1 {
-		b.suspect.Restore(now.Rate * now.Share) // which is what this gate may take
+		b.suspect.Restore(now.Rate * now.Share) // which is the share of this gate
 	}
 	if changed {
 		l.blamed = b

@@ -12,7 +12,7 @@ import (
 	"github.com/sluice-go/sluice/limits"
 )
 
-// Why says how many calls wait, for what and until when, without a period, such as
+// Why gives the number of calls that wait, the cause and the time until then, without a period, such as
 //
 //	30 calls wait for the rate of 2/m, until 19:26:00 (15 min)
 //
@@ -37,7 +37,7 @@ func (s Stats) Why() string {
 	return text
 }
 
-// about returns what s knows about cause, for sentence.Wait.Why.
+// about returns the facts of s about cause, for sentence.Wait.Why.
 func (s *Stats) about(cause limits.Cause) string {
 	switch cause {
 	case limits.ByRate:
@@ -65,7 +65,7 @@ func (s *Stats) about(cause limits.Cause) string {
 	return ""
 }
 
-// bound returns what limits the calls by l: a window, a pace, or a number in flight.
+// bound returns the kind of limit in l: a window, a pace, or a number in flight.
 func (l *Learned) bound() string {
 	switch {
 	case l == nil:
@@ -79,7 +79,7 @@ func (l *Learned) bound() string {
 	return ""
 }
 
-// about returns what the gate knows about cause.
+// about returns the facts of the gate about cause.
 func (r *admitter) about(cause limits.Cause) string {
 	if cause == "" {
 		return ""
@@ -123,7 +123,7 @@ func (r *admitter) heldFor(now time.Duration, cause limits.Cause) time.Duration 
 	return r.held.until - now
 }
 
-// slowest returns what most of a wait of need, which the schedule adds up to, is for.
+// slowest returns the cause of the largest part of a wait of need, which the schedule adds up to.
 func (r *admitter) slowest(now, need time.Duration) limits.Cause {
 	if paused := max(0, r.schedule.Paused()-now); paused > need-paused {
 		return limits.ByPause
@@ -131,7 +131,7 @@ func (r *admitter) slowest(now, need time.Duration) limits.Cause {
 	return limits.ByRate
 }
 
-// holds returns what delays the head of the queue, or "".
+// holds returns the cause that delays the head of the queue, or "".
 func (r *admitter) holds(now time.Duration) limits.Cause {
 	var by limits.Cause
 	r.queue.Each(func(n int64) bool {
@@ -141,8 +141,8 @@ func (r *admitter) holds(now time.Duration) limits.Cause {
 	return by
 }
 
-// queues returns the event of a call of n that is about to wait. What holds it up is what holds
-// up the first caller, if there is one.
+// queues returns the event of a call of n that is about to wait. Its cause is that of the first
+// caller, if there is one.
 func (r *admitter) queues(ctx context.Context, n int64) Event {
 	r.queue.Lock()
 	defer r.queue.Unlock()
@@ -158,7 +158,7 @@ func (r *admitter) queues(ctx context.Context, n int64) Event {
 	return e
 }
 
-// holdsUp returns what delays a call of n at the head of the queue, or "".
+// holdsUp returns the cause that delays a call of n at the head of the queue, or "".
 func (r *admitter) holdsUp(now time.Duration, n int64) limits.Cause {
 	if !r.room(n) {
 		return limits.ByConcurrency
@@ -200,7 +200,7 @@ func (r *admitter) ends(now time.Duration, cause limits.Cause) (end time.Time, a
 	return r.queue.Time(at), atLeast && r.queue.Len() > 1
 }
 
-// heldUp returns what the first call in the queue of g waits for, and the gates above g.
+// heldUp returns the cause for which the first call in the queue of g waits, and the gates above g.
 func (g *Gate) heldUp() sentence.Wait {
 	r := (*admitter)(g)
 	g.queue.Lock()
