@@ -30,11 +30,12 @@ type Config struct {
 	// "/package.Service/Method". Key may be called by several goroutines concurrently.
 	Key func(ctx context.Context, target, method string) string
 
-	// Claimant, if set, returns on whose behalf a call is made, such as a tenant, or a user as opposed to a
-	// batch. The claimants of a key take turns by their weights, see sluice.Config.Weight: a user
-	// does not wait behind all that a batch has sent. What the server says still counts for all of
-	// them. nil means that the calls of a key go first come, first served. The gates must have no
-	// Semaphore. It may be called by several goroutines concurrently.
+	// Claimant, if set, returns on whose behalf a call is made, such as a tenant, or a user as
+	// opposed to a batch. The claimants of a key take turns by their weights, see
+	// sluice.Config.Weight: a user does not wait behind all that a batch has sent. Limits of the
+	// server still apply to all of them. nil means that the calls of a key go first come, first
+	// served. The gates must have no Semaphore. It may be called by several goroutines
+	// concurrently.
 	Claimant func(ctx context.Context, target, method string) sluice.Claimant
 
 	// Retry is the policy for retries. Its AttemptTimeout bounds the attempts of unary
@@ -62,10 +63,9 @@ type Config struct {
 
 	// Usage, if set, reads from each message of a response the amounts that the call really took,
 	// and writes the amounts that it finds into used; later ones replace earlier ones. They settle
-	// the call when it ends, even if it was cut short: what it was estimated to take of these units
-	// is corrected, and other units stay as estimated. Negative amounts and those above 10⁹ are
-	// ignored. It must not change or keep message, and may be called for several calls
-	// concurrently.
+	// the call when it ends, even if it was cut short: its estimates of these units are corrected,
+	// and other units stay as estimated. Negative amounts and those above 10⁹ are ignored. It must
+	// not change or keep message, and may be called for several calls concurrently.
 	Usage func(method string, message any, used sluice.Costs)
 
 	// AlsoRetry are further codes with which idempotent calls are retried, such as

@@ -96,7 +96,7 @@ func definite(s *status.Status) bool {
 // reports as ResourceExhausted. Nothing but the text tells it apart from a throttle.
 func oversize(s *status.Status) bool {
 	m := s.Message()
-	return strings.Contains(m, "larger than max") || // Go, C++ and what is built on it
+	return strings.Contains(m, "larger than max") || // Go, C++ and everything that is built on it
 		strings.Contains(m, "exceeds maximum size") || strings.Contains(m, "exceeds maximum:") // Java, C#
 }
 

@@ -14,11 +14,11 @@ import (
 //
 //   - A message is kept after it was sent on a turn, unless the turn has ended:
 //     then SendMsg sends it on the next one.
-//   - What is kept is sent on a turn before SendMsg gets it: both hold stream.failing.
+//   - Kept messages are sent on a turn before SendMsg gets it: both hold stream.failing.
 //
 // So when a turn ends, each message was either kept before, or will be sent by SendMsg.
 
-// A kept is what the client of a stream has sent, as far as it can be sent again.
+// A kept has the messages that the client of a stream has sent, as far as they can be sent again.
 type kept struct {
 	messages []any
 	size     int  // about the bytes in messages, if there may be several

@@ -45,7 +45,7 @@ type stream struct {
 	turn      *turn
 	committed bool // the client has seen a part of the response, or sent a message that is not kept: no other turn
 	answered  bool // the server has sent a message
-	kept      kept // what the client has sent
+	kept      kept // the messages of the client
 }
 
 // A turn is one attempt of a stream.

@@ -33,8 +33,8 @@ type hold struct {
 	// with a longer one each request would allocate 16 bytes more.
 	number uint16
 
-	// since is when the attempt was sent, after Transport.epoch, if it has a number. Once h is listed
-	// it is guarded by state.mu, as what follows, and is when the response arrived.
+	// since is when the attempt was sent, after Transport.epoch, if it has a number. Once h is
+	// listed it is guarded by state.mu, as are the fields below, and is when the response arrived.
 	since      time.Duration
 	prev, next *hold
 }
@@ -90,7 +90,7 @@ func (h *hold) lapse() {
 	if h.cancel != nil {
 		h.cancel()
 	}
-	h.meter.stop() // before the release, so that the next caller finds what is returned
+	h.meter.stop() // before the release, so that the next caller finds the returned units
 	h.bill.end()
 	h.release()
 }

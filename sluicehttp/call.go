@@ -124,7 +124,7 @@ func (c *call) take(h *hold) error {
 	})
 }
 
-// counts returns the state that notes what the responses to the call of h say.
+// counts returns the state that notes the responses to the call of h.
 func (c *call) counts(h *hold) *state {
 	if h.state.key.route == askName {
 		return c.host
@@ -209,7 +209,7 @@ func (c *call) unsuccessful(resp *http.Response, h *hold, f *failure, now time.T
 	return resp
 }
 
-// learn applies what resp, the response to the attempt of h, says about limits, and judges it.
+// learn applies the limits in resp, the response to the attempt of h, and judges it.
 // It also returns when resp arrived, or the zero time if resp says nothing, as most do, and
 // that needs no note either.
 func (c *call) learn(h *hold, resp *http.Response) (*failure, time.Time) {

@@ -8,7 +8,7 @@ import (
 	"github.com/sluice-go/sluice/sluicehttp/ratelimit"
 )
 
-// A claim is what responses said about one limit. It is guarded by state.mu.
+// A claim is the statements of responses about one limit. It is guarded by state.mu.
 type claim struct {
 	name, partition, bucket string
 	most                    ratelimit.Amount
@@ -32,7 +32,7 @@ type claim struct {
 // mostRested bounds claim.rested.
 const mostRested = 63
 
-// note notes what the response r says about the limit, and how far to believe it.
+// note notes the statement of response r about the limit, and how far to believe it.
 func (c *claim) note(l *ratelimit.Limit, r *reply, f *finding) {
 	remaining, _ := l.Remaining.Value()
 	c.noteRefill(l, r)
@@ -60,7 +60,7 @@ func (c *claim) missing(remaining float64) float64 {
 	return math.Inf(1)
 }
 
-// confirm notes that a call was throttled: what the server claims is true.
+// confirm notes that a call was throttled: the claim of the server is true.
 func (c *claim) confirm(r *reply) {
 	if !c.ask.IsZero() && !r.sent.Before(c.ask) && r.now.Before(c.until) { // it has asked
 		c.rested = min(2*c.rested+1, mostRested)
@@ -77,7 +77,7 @@ func (c *claim) test(remaining float64, r *reply) {
 	case !r.now.Before(c.until):
 		return // the window has ended, see bound
 	}
-	// What was in flight may have been counted after the reset.
+	// Calls in flight may have been counted after the reset.
 	taken := r.since(c.emptyCall) + float64(c.flying)
 	missing := c.missing(remaining)
 	fresh := missing <= taken || math.IsInf(missing, 1) && remaining > 0
@@ -121,7 +121,7 @@ func fits(rate sluice.Rate, l *ratelimit.Limit) bool {
 	return known && rate.Count > 0 && l.Window > 0 && perSecond(rate)*l.Window.Seconds() <= most
 }
 
-// An ending is what responses say about when a window ends: after from, and by until.
+// An ending is the time at which a window ends, according to responses: after from, and by until.
 type ending struct {
 	from, until time.Time
 
@@ -165,7 +165,7 @@ func (e *ending) bound(l *ratelimit.Limit, missing, remaining float64, r *reply)
 			e.move(left, l.Rounding, missing, r)
 		}
 	case e.moves > 0:
-		// Some windows begin again with each call. Only what the last response says is true.
+		// Some windows begin again with each call. Only the last response is true.
 	default: // the same window
 		if from.Before(e.from) {
 			from = e.from

@@ -9,14 +9,15 @@ import (
 
 // # How far a header is believed
 //
-// A response says that nothing remains until the reset. It does not say what kind of limit that
-// is, and servers round. So it is a claim, and earlier responses, and what became of later calls,
+// A response says that nothing remains until the reset. It does not say which kind of limit that
+// is, and servers round. So it is a claim, and earlier responses, and the results of later calls,
 // show how much of it is true.
 //
 // When does the window end? The reset of a window stands still, and each response bounds it: a
 // whole second s, which is rounded up, means that at some instant between the request and its
-// response the rest was more than s−1 and at most s seconds. What all responses of one window
-// allow is much less than a second. In a window of 1 s that began with the first of 20 requests:
+// response the rest was more than s−1 and at most s seconds. The span that all responses of one
+// window allow is much shorter than a second. In a window of 1 s that began with the first of 20
+// requests:
 //
 //	sent, answered at   0, 20 ms    50, 70 ms   …   950, 970 ms
 //	reset               1 s         1 s         …   1 s
@@ -26,9 +27,9 @@ import (
 //
 // Is it a window? The reset of a bucket, when it is full, moves with each call. A reset has moved
 // if two responses allow no common end. It also moves when another window begins, but then all is
-// back, except what the calls since then have taken. If more is missing than calls were sent,
-// nothing has come back. Three times in a row, with the same time for each missing unit, that is a
-// bucket, see refill.go.
+// back, except for the units of calls since then. If more is missing than calls were sent, nothing
+// has come back. Three times in a row, with the same time for each missing unit, that is a bucket,
+// see refill.go.
 //
 // Is it true at all? Sliding windows and small buckets often say that nothing remains, and grant
 // the next call. A call that is sent after such a response and granted before the reset refutes
@@ -58,7 +59,7 @@ type reply struct {
 // since returns how many calls were sent after the one with that number, up to that of r.
 func (r *reply) since(call uint16) float64 { return float64(r.call - call) }
 
-// A finding is what a response says about one limit, as far as it is believed.
+// A finding is the believed part of a response about one limit.
 type finding struct {
 	known  bool      // otherwise as the response says
 	ignore bool      // it stops no calls
@@ -78,7 +79,7 @@ const (
 	staleClaim = 32 // responses with limits after which one that none was about does not exist any more
 )
 
-// noteClaims notes what the response to h says about limits, and how far to believe it.
+// noteClaims notes the limits in the response to h, and how far to believe them.
 func (st *state) noteClaims(h *hold, said *ratelimit.Info, found *findings, now time.Time) {
 	if len(said.Limits) == 0 {
 		return
@@ -121,7 +122,7 @@ func (st *state) claims(said *ratelimit.Info, r *reply, found *findings) (refill
 	return refills
 }
 
-// claimOf returns what is known of l, or nil if there are too many limits, and whether its name is
+// claimOf returns the claim about l, or nil if there are too many limits, and whether its name is
 // that of several. st.mu is held.
 func (st *state) claimOf(l *ratelimit.Limit, bucket string) (c *claim, several bool) {
 	for i := 0; i < len(st.claimed); i++ {
@@ -226,7 +227,7 @@ func (found *findings) opensAbove(i int, l *ratelimit.Limit, reserve float64, no
 	return l.ResetAt
 }
 
-// improve replaces in l, limit i, what is known better.
+// improve replaces the fields of l, limit i, that are known better.
 func (found *findings) improve(i int, l *ratelimit.Limit) {
 	switch {
 	case i >= len(found) || !found[i].known:

@@ -50,12 +50,13 @@ type Config struct {
 	// several goroutines at the same time.
 	Key func(req *http.Request) string
 
-	// Claimant, if set, returns on whose behalf a request is made, such as a tenant, or a user as opposed
-	// to a batch. The claimants of a key take turns by their weights, see sluice.Config.Weight: a
-	// user does not wait behind all that a batch has sent. What the server says still counts for all
-	// of them. nil means that the requests of a key go first come, first served. Gate must have no
-	// Semaphore. It is called before each attempt, must not change the request, and may be called by
-	// several goroutines at the same time. Do not believe a header of callers that you do not trust.
+	// Claimant, if set, returns on whose behalf a request is made, such as a tenant, or a user as
+	// opposed to a batch. The claimants of a key take turns by their weights, see
+	// sluice.Config.Weight: a user does not wait behind all that a batch has sent. Limits of the
+	// server still apply to all of them. nil means that the requests of a key go first come, first
+	// served. Gate must have no Semaphore. It is called before each attempt, must not change the
+	// request, and may be called by several goroutines at the same time. Do not believe a header of
+	// callers that you do not trust.
 	Claimant func(req *http.Request) sluice.Claimant
 
 	// Retry is the policy for retries. Its AttemptTimeout applies until the header
@@ -85,11 +86,10 @@ type Config struct {
 	// several goroutines at the same time.
 	Idempotent func(req *http.Request, body []byte) bool
 
-	// Cost, if set, returns what a request will take of limits that count more than
-	// calls, such as {"tokens": 1200, "input": 200, "output": 1000}. Each amount is
-	// taken from the Gate.Limits with that Unit and from the limits that the server
-	// publishes, see docs/http.md. The amount of sluice.Cost is the n of the call, unless
-	// Overrides.Cost is set.
+	// Cost, if set, returns the estimated amounts of a request in limits that count more than
+	// calls, such as {"tokens": 1200, "input": 200, "output": 1000}. Each amount is taken from the
+	// Gate.Limits with that Unit and from the limits that the server publishes, see docs/http.md.
+	// The amount of sluice.Cost is the n of the call, unless Overrides.Cost is set.
 	//
 	// It gets up to 1 MiB of the body if that can be read again: by GetBody, or
 	// because its length is known and at most 64 KiB. Otherwise body is nil. It is
@@ -98,8 +98,8 @@ type Config struct {
 	// called by several goroutines at the same time.
 	Cost func(req *http.Request, body []byte) sluice.Costs
 
-	// Usage, if set, reads from a response what the request really took, which
-	// corrects its Cost. Report.Settle does the same by hand.
+	// Usage, if set, reads the actual amounts of the request from a response, which correct its
+	// Cost. Report.Settle does the same by hand.
 	Usage Usage
 
 	// NoRetryThrottled turns off retries of throttled requests that are not idempotent.
@@ -129,7 +129,7 @@ type Config struct {
 
 	// Inspect, if set, reads limits that are not in the header of a response, for
 	// APIs that are not recognized without it, see docs/http.md. It has the
-	// last word: it sees what was recognized and may change it.
+	// last word: it sees the result and may change it.
 	Inspect Inspector
 }
 
@@ -138,7 +138,7 @@ type Config struct {
 // more, as far as the header proves true; see docs/http.md.
 type Published struct {
 	// Disabled means that a limit of which nothing remains delays no requests. The rate and
-	// the concurrency are those of the Config, and what a throttle says is respected.
+	// the concurrency are those of the Config, and throttling responses are respected.
 	Disabled bool
 
 	// Spread sends the remaining quota of a limit evenly until its reset, but not faster
@@ -151,7 +151,7 @@ type Published struct {
 	// publishes and, if none is configured, the concurrency. Servers publish no burst, so
 	// calls start evenly spaced, with a burst of 1; a Gate.Rate that has only a Burst is an
 	// error. Until the first response, calls without a configured concurrency go one by
-	// one. Stats shows what is that applies.
+	// one. Stats shows the current ones.
 	Spread float64
 
 	// Reserve is the share of each limit that is left to others, such as another program
@@ -181,10 +181,10 @@ func (p *Published) reserve(most float64) float64 {
 	return p.Reserve * most
 }
 
-// An Inspector reads what a server says about limits outside of the header. said is what
-// status and header say, and may be changed: Throttled makes the response a throttle, RetryAt
-// is when to retry, and ShouldRetry = new(false) prevents a retry. With a Config.Cost, a Reason
-// that is one of its units, or "requests", says whose limit has rejected the request.
+// An Inspector reads limits that a server states outside of the header. said has those of status
+// and header, and may be changed: Throttled makes the response a throttle, RetryAt is when to
+// retry, and ShouldRetry = new(false) prevents a retry. With a Config.Cost, a Reason that is one of
+// its units, or "requests", says whose limit has rejected the request.
 //
 // peek returns the beginning of the body, up to 64 KiB, and leaves the body whole. It waits
 // for it, but at most for a second or the AttemptTimeout, whichever is shorter. Meanwhile the

@@ -31,7 +31,7 @@ func (c *call) ask(idempotent func(*http.Request, []byte) bool, cost func(*http.
 	return c.estimate(cost(c.req, body))
 }
 
-// estimate puts what the request will take into the context of c.
+// estimate puts the estimated amounts of the request into the context of c.
 func (c *call) estimate(costs sluice.Costs) error {
 	costs = maps.Clone(costs)
 	for unit, n := range costs {
@@ -47,12 +47,12 @@ func (c *call) estimate(costs sluice.Costs) error {
 	return nil
 }
 
-// A spending is what a request takes, in its context. With the call itself in a context,
+// A spending is the amounts of a request, in its context. With the call itself in a context,
 // each request would allocate it, also without a Config.Cost.
 type spending struct {
 	costs  sluice.Costs
-	of     *published // what takes the charge; others let it pass
-	charge *charge    // what the attempt takes of published limits; nil if nothing
+	of     *published // the limits that take the charge; others let it pass
+	charge *charge    // the charge of the attempt in published limits; nil if none
 }
 
 type spendingKey struct{}
@@ -101,7 +101,7 @@ func (p *replay) beginning() ([]byte, error) {
 	return content, nil
 }
 
-// A bill is what one attempt takes. It is settled at most once.
+// A bill is the amounts of one attempt. It is settled at most once.
 type bill struct {
 	permit  *sluice.Permit
 	server  *published // nil if there is none
@@ -137,7 +137,7 @@ func (b *bill) settle(actual sluice.Costs) bool {
 	return true
 }
 
-// answered notes what the response to the attempt says. A throttle settles for nothing but
+// answered notes the response to the attempt. A throttle settles for nothing but
 // the request itself.
 func (b *bill) answered(said *ratelimit.Info, found *findings, now time.Time) {
 	if b == nil {
@@ -170,7 +170,7 @@ func (b *bill) end() {
 	}
 }
 
-// known returns used without what cannot be true.
+// known returns used without impossible amounts.
 func known(used sluice.Costs) sluice.Costs {
 	maps.DeleteFunc(used, func(_ sluice.Unit, n int64) bool { return n < 0 || n > mostUsed })
 	return used

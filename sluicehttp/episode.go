@@ -47,7 +47,7 @@ func (s *scopes) tick(e *episode) {
 	do.run()
 }
 
-// A todo is what is to be done without the lock.
+// A todo is the work to be done without the lock.
 type todo []func()
 
 func (do todo) run() {

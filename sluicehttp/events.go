@@ -6,7 +6,7 @@ import (
 )
 
 // An eventReader finds the data of the events of a stream (HTML, section 9.2.6), of which it
-// gets any parts. Of the data of an event it keeps the end, which has what the event took:
+// gets any parts. Of the data of an event it keeps the end, which has the usage:
 // OpenAI's last one repeats the instructions and all of the answer before that.
 type eventReader struct {
 	mark  int    // bytes of the byte order mark that were read; −1: past it
@@ -54,7 +54,7 @@ func (e *eventReader) read(p []byte, event func([]byte)) {
 	}
 }
 
-// skipMark returns p without what it has of a byte order mark at the beginning of the stream.
+// skipMark returns p without its part of a byte order mark at the beginning of the stream.
 func (e *eventReader) skipMark(p []byte) []byte {
 	for e.mark >= 0 && len(p) > 0 {
 		if p[0] != byteOrderMark[e.mark] {
@@ -111,7 +111,7 @@ func (e *eventReader) endLine(event func([]byte)) {
 }
 
 // end ends the event, or the stream. Browsers drop a last event without an empty line, for it may
-// be cut; here it may be all that is said of what a call took.
+// be cut; here it may be the only one with the usage of a call.
 func (e *eventReader) end(event func([]byte)) {
 	data, some := e.data.last(), e.some
 	e.data, e.some = e.data[:0], false

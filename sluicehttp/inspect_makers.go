@@ -9,9 +9,9 @@ import (
 	"time"
 )
 
-// azure inspects errors of Azure's services by their header: ServerBusy with the status 503 is
-// what a storage account says at its limits. It does not say that nothing was done, so a POST is
-// not sent again. https://learn.microsoft.com/rest/api/storageservices/common-rest-api-error-codes
+// azure inspects errors of Azure's services by their header: a storage account at its limits
+// answers ServerBusy with the status 503. It does not say that nothing was done, so a POST is not
+// sent again. https://learn.microsoft.com/rest/api/storageservices/common-rest-api-error-codes
 func azure(a *answer) {
 	code := a.resp.Header.Get("X-Ms-Error-Code")
 	if !tooMany(code) {
@@ -66,7 +66,7 @@ func tooMany(code string) bool {
 	return code == "ServerBusy" || code == "TooManyRequests" || strings.HasSuffix(code, "Throttled")
 }
 
-// problemTypes is what the types of draft-ietf-httpapi-ratelimit-headers-10, section 5, begin with.
+// problemTypes is the prefix of the types of draft-ietf-httpapi-ratelimit-headers-10, section 5.
 const problemTypes = "iana.org/assignments/http-problem-types#"
 
 // problem inspects application/problem+json with one of these types. The policies that were
@@ -151,7 +151,7 @@ func slack(a *answer) {
 	}
 }
 
-// A rpcReply is what a server says about a call of JSON-RPC.
+// A rpcReply is the reply of a server to a call of JSON-RPC.
 type rpcReply struct {
 	Version string `json:"jsonrpc"`
 	Error   *struct {
@@ -225,7 +225,7 @@ func (r *rpcReply) throttled() bool {
 		slices.ContainsFunc([]string{"limit", "too many", "exceed", "throttl", "capacity", "per second"}, within)
 }
 
-// A shopifyCost is the part of a response of Shopify that says what a query costs and what there is.
+// A shopifyCost is the part of a response of Shopify with the cost of a query and the remaining points.
 // https://shopify.dev/docs/api/usage/limits
 type shopifyCost struct {
 	Requested float64 `json:"requestedQueryCost"`

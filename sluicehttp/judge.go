@@ -20,7 +20,7 @@ type failure struct {
 }
 
 // judge returns how an attempt failed that was answered with resp at now, or nil if it did
-// not fail. said is what resp says.
+// not fail. said is the content of resp.
 func (c *call) judge(resp *http.Response, said *ratelimit.Info, now time.Time) *failure {
 	safe := c.safe
 	wanted := said.ShouldRetry != nil && *said.ShouldRetry

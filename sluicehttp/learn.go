@@ -8,7 +8,7 @@ import (
 	"github.com/sluice-go/sluice/sluicehttp/ratelimit"
 )
 
-// inspect completes said, what the header of resp says about limits: by those makers that some
+// inspect completes said, the limits in the header of resp: by those makers that some
 // has a bit for, by the configured Inspector, which has the last word, and by when to retry. resp
 // arrived at now. Its body is waited for for at most patience. partly and other are those of an
 // answer.
@@ -101,7 +101,7 @@ func (t *Transport) later(at, now time.Time) time.Time {
 	return at.Add(time.Duration(t.random() * float64(most)))
 }
 
-// heed applies what the response to h says about limits, as far as it is believed: to the gate through
+// heed applies the limits in the response to h, as far as they are believed: to the gate through
 // which its call left, or to that of another scope, whose limit it is.
 func (c *call) heed(h *hold, said *ratelimit.Info, now time.Time) {
 	var found findings
@@ -129,7 +129,7 @@ func (c *call) heed(h *hold, said *ratelimit.Info, now time.Time) {
 	}
 }
 
-// learn notes what a response said, and pauses the gate if a limit is exhausted. A throttle
+// learn notes a response, and pauses the gate if a limit is exhausted. A throttle
 // pauses it later, in call.fail, and adjust changes its rate and concurrency after that.
 //
 // That something remains means nothing: 10,000 requests with a reset in 10 s do not permit

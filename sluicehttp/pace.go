@@ -13,7 +13,7 @@ func (st *state) fromPolicy() bool {
 	return st.t.cfg.Published.Spread == 1 && st.configured == sluice.Rate{}
 }
 
-// adjust sets the rate and the concurrency of the gate to what learn has noted. It comes
+// adjust sets the rate and the concurrency of the gate to those that learn has noted. It comes
 // after a throttle has paused the gate: otherwise calls that wait for the first response, or
 // at a slower rate, would leave before the pause.
 func (st *state) adjust() {
@@ -48,7 +48,7 @@ func (st *state) notePolicy(said *ratelimit.Info) {
 	}
 }
 
-// noteRemaining notes the rate at which what remains lasts until the reset: of several
+// noteRemaining notes the rate at which the remaining quota lasts until the reset: of several
 // limits, the slowest.
 func (st *state) noteRemaining(said *ratelimit.Info, now time.Time) {
 	var slowest sluice.Rate
@@ -66,8 +66,8 @@ func (st *state) noteRemaining(said *ratelimit.Info, now time.Time) {
 			continue
 		}
 		if !l.NextAt.IsZero() && !math.IsInf(most, 1) {
-			// Until its reset a bucket gets what is missing, so together with
-			// what remains that is all of it.
+			// Until its reset a bucket refills completely, so together with the remaining quota
+			// that is all of it.
 			remaining = most
 		}
 		remaining -= reserve

@@ -125,12 +125,11 @@ func (st *state) place(limit int64) error {
 	return nil
 }
 
-// Resume ends the pause of a key, spelled as in Stats and [Hop], and reports whether the
-// transport has that key. Waiting calls start at the pace, not all at once. Resume also
-// drops what would renew the pause: a slower rate from Published.Spread, the doubled waits
-// after throttles without a time, and a pause of all calls to the last server of the key. A
-// rate that the server publishes and the retry budget stay. The next throttle pauses the key
-// again.
+// Resume ends the pause of a key, spelled as in Stats and [Hop], and reports whether the transport
+// has that key. Waiting calls start at the pace, not all at once. Resume also drops everything that
+// would renew the pause: a slower rate from Published.Spread, the doubled waits after throttles
+// without a time, and a pause of all calls to the last server of the key. A rate that the server
+// publishes and the retry budget stay. The next throttle pauses the key again.
 func (t *Transport) Resume(key string) bool {
 	found := t.global.lift(named(key))
 	for _, st := range t.states.Range {

@@ -16,7 +16,7 @@ const (
 )
 
 // A peeked is a body whose beginning is or was read for an Inspector. A goroutine reads it:
-// the Inspector gets what arrives within a second, so a server that sends half a body does
+// the Inspector gets the part that arrives within a second, so a server that sends half a body does
 // not hold the permit, and later reads return everything, so a slow response is not lost.
 type peeked struct {
 	body io.ReadCloser
@@ -30,9 +30,9 @@ type peeked struct {
 	late   bool   // it was not done in time
 }
 
-// peek returns the beginning of the body of resp, or what arrives within patience, and
-// leaves the body whole. Meanwhile it calls hold, unless that is nil, repeatedly with the
-// time until which the key must be paused.
+// peek returns the beginning of the body of resp, or the part that arrives within patience, and
+// leaves the body whole. Meanwhile it calls hold, unless that is nil, repeatedly with the time
+// until which the key must be paused.
 func peek(resp *http.Response, patience time.Duration, hold func(time.Time)) []byte {
 	if resp.Body == http.NoBody {
 		return nil
@@ -70,7 +70,7 @@ func newPeeked(resp *http.Response) *peeked {
 	return p
 }
 
-// seen returns what has arrived when the wait is over.
+// seen returns the part that has arrived by the end of the wait.
 func (p *peeked) seen() []byte {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -98,7 +98,7 @@ func (p *peeked) wait(began time.Time, patience time.Duration, hold func(time.Ti
 		if next == patience {
 			return
 		}
-		hold(began.Add(4 * next)) // long enough for what follows the last one
+		hold(began.Add(4 * next)) // long enough for the text after the last one
 		next = min(2*next, patience)
 		timer.Reset(time.Until(began.Add(next)))
 	}
@@ -157,7 +157,7 @@ func stalled(body io.Reader) bool {
 	return p.late
 }
 
-// peeker returns the peek function of an Inspector for resp; said is what the header says.
+// peeker returns the peek function of an Inspector for resp; said is from the header.
 // If that pauses the gate, it is paused while peek waits for the body, but only so long: the
 // Inspector may find a shorter time in the body, and a pause cannot be shortened.
 func (st *state) peeker(resp *http.Response, said *ratelimit.Info, now time.Time, patience time.Duration) func() []byte {

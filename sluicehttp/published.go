@@ -18,19 +18,18 @@ import (
 
 // # The limits that a server publishes
 //
-// With Config.Cost, a gate has one more limit: all those that the responses of its server
-// show, each of its own unit. What remains, as a response says, was counted when the server
-// got the request, and other calls were on their way then. So a response does not set how
-// much remains here, but bounds it:
+// With Config.Cost, a gate has one more limit: all those that the responses of its server show,
+// each of its own unit. The remaining quota in a response was counted when the server got the
+// request, and other calls were on their way then. So a response does not set how much remains
+// here, but bounds it:
 //
 //	remaining + refilled − calls that the server may not have counted
-//	    ≤ what remains here ≤
+//	    ≤ remaining here ≤
 //	remaining + refilled − calls that it cannot have counted
 //
-// Between two responses what remains here follows from the calls: each takes its estimate
-// when it leaves, and returns what is too much when it is settled. So calls in flight
-// never exceed what remains, and a burst whose responses overtake each other is not counted
-// twice.
+// Between two responses the calls change the remaining quota here: each takes its estimate when it
+// starts, and returns the surplus when it is settled. So calls in flight never exceed the remaining
+// quota, and a burst whose responses overtake each other is not counted twice.
 //
 // A call that left before another one has been counted before it, unless one overtook the
 // other in the network. Tokens of output are counted when they have been made, so there a
@@ -50,7 +49,7 @@ const mostPublished = 16
 // requests is the unit of which each call takes 1.
 const requests = "requests"
 
-// A published is what a server says about its limits, as a limit of a gate.
+// A published has the limits that a server publishes, as a limit of a gate.
 type published struct {
 	most      time.Duration // Config.MaxPause
 	tolerated time.Duration // RetryPolicy.MaxServerWait
@@ -66,7 +65,7 @@ type published struct {
 	charges []*charge // that the last responses may not have counted, in order
 }
 
-// A charge is what one attempt takes of published limits.
+// A charge is the amounts of one attempt in published limits.
 type charge struct {
 	at       time.Time // when it left
 	answered time.Time // when the header of its response arrived; zero before
@@ -75,7 +74,7 @@ type charge struct {
 	costs    sluice.Costs
 }
 
-// of returns what c takes of unit: one request, and what Config.Cost says.
+// of returns the amount of unit in c: one request, and the amounts of Config.Cost.
 func (c *charge) of(unit sluice.Unit) float64 {
 	n, ok := c.costs[unit]
 	if !ok && unit == requests {
@@ -205,7 +204,7 @@ func (p *published) Take(int64) (r limits.Result) {
 	return r
 }
 
-// answered notes the header of the response to k, which says what is in said.
+// answered notes the header of the response to k, from which said was read.
 func (p *published) answered(k *charge, said *ratelimit.Info, found *findings, now time.Time) {
 	if p == nil || k == nil {
 		return
@@ -286,9 +285,9 @@ func (p *published) silent(k *charge) {
 	})
 }
 
-// settle corrects what k takes. What a response has shown to remain is not raised: some
-// servers count what a call is estimated to take, and for good, others what it took. The
-// response to the next call will say. Calls that no response has counted are corrected here.
+// settle corrects the amounts of k. The remaining quota of a response is not raised: some servers
+// charge the estimate of a call, finally, others its actual amount. The response to the next call
+// will say. Calls that no response has counted are corrected here.
 func (p *published) settle(k *charge, actual sluice.Costs) {
 	if p == nil || k == nil {
 		return
@@ -360,12 +359,12 @@ func (p *published) prune(now time.Time) {
 	})
 }
 
-// saw reports whether a response has shown what remains after k.
+// saw reports whether a response has shown the remaining quota after k.
 func (l *shownLimit) saw(k *charge) bool {
 	return l.unit != output && !k.answered.IsZero() && !l.asOf.Before(k.at)
 }
 
-// note notes what the response to k says about one limit.
+// note notes one limit in the response to k.
 func (p *published) note(said *ratelimit.Limit, k *charge, now time.Time) {
 	remaining, known := said.Remaining.Value()
 	left := said.ResetAt.Sub(now)

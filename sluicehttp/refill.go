@@ -7,10 +7,9 @@ import (
 	"github.com/sluice-go/sluice/sluicehttp/ratelimit"
 )
 
-// Limit.NextAt says when an empty bucket of requests has one more: the time until the reset
-// divided by what is missing. But some gateways send the fields of OpenAI's buckets for
-// windows. Earlier responses distinguish them: for a bucket that quotient is constant, for a
-// window it falls.
+// Limit.NextAt says when an empty bucket of requests has one more: the time until the reset divided
+// by the missing amount. But some gateways send the fields of OpenAI's buckets for windows. Earlier
+// responses distinguish them: for a bucket that quotient is constant, for a window it falls.
 //
 //	remaining of 20        19     18     10      0
 //	bucket, full in        3 s    6 s   30 s   60 s     3 s each
@@ -20,11 +19,11 @@ import (
 // to a second. The Retry-After of a throttling response counts as well. The longest is halved each time
 // it is used, so that one odd response is forgotten; a window renews it.
 //
-// A limit whose fields do not say what it is, is a bucket if its reset moves, see claims.go. It is
+// A limit of unknown kind is a bucket if its reset moves, see claims.go. It is
 // a window again if a throttled call is told to wait for much longer than a bucket needs, or if
 // calls are throttled, one after the other, although each has waited for long enough.
 
-// A refill is what responses said about a bucket.
+// A refill is the statements of responses about a bucket.
 type refill struct {
 	longest   time.Duration // quotient
 	refusals  int           // one after the other, of a limit that is a bucket by its reset
@@ -50,7 +49,7 @@ func (c *claim) nextOf(l *ratelimit.Limit, r *reply) (wait time.Duration, bucket
 	return wait, true
 }
 
-// noteRefill notes what r says about how fast a bucket refills.
+// noteRefill notes the rate at which a bucket refills according to r.
 func (c *claim) noteRefill(l *ratelimit.Limit, r *reply) {
 	wait, bucket := c.nextOf(l, r)
 	if !bucket {

@@ -9,7 +9,7 @@ import (
 	"github.com/sluice-go/sluice"
 )
 
-// A Report says what happened to a request: a response with status 429 does not say how
+// A Report is the history of a request: a response with status 429 does not say how
 // often it was sent, nor why not once more. It is safe for use by multiple goroutines.
 type Report struct {
 	mu   sync.Mutex
@@ -72,12 +72,12 @@ func (r *Report) Last() Hop {
 	return hop
 }
 
-// Settle corrects what the last hop was estimated to take by what it really took, in the
-// limits that count these units: see sluice.Permit.SettleCosts. What is returned reaches
-// waiting requests at once. Units that are missing stay as estimated. It reports false and
-// changes nothing if there is no response yet, or if the request was settled before: by
-// Settle, or by Config.Usage when its body ended. It may be called before or after the body
-// is read. It panics if an amount is negative.
+// Settle replaces the estimated amounts of the last hop by the actual ones, in the limits that
+// count these units: see sluice.Permit.SettleCosts. Returned units reach waiting requests
+// immediately. Units that are missing stay as estimated. It reports false and changes nothing if
+// there is no response yet, or if the request was settled before: by Settle, or by Config.Usage
+// when its body ended. It may be called before or after the body is read. It panics if an amount is
+// negative.
 func (r *Report) Settle(actual sluice.Costs) bool {
 	r.mu.Lock()
 	var b *bill

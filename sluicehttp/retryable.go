@@ -29,7 +29,7 @@ var (
 // RetryPolicy.Retryable, and in the error of a request whose responses were all discarded.
 type StatusError struct {
 	Status int
-	Why    string // what the server said about it, or ""
+	Why    string // the server's statement about it, or ""
 }
 
 // Error returns the status and its text.

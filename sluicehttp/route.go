@@ -8,7 +8,8 @@ import (
 // # What is a route?
 //
 // The method and the path, with ids cut off: numbers, UUIDs, long hexadecimal and other tokens. Two
-// calls of one route are the same operation on other objects, and that is what servers limit most:
+// calls of one route are the same operation on other objects, and that is the usual scope of a
+// server's limit:
 //
 //	GET /repos/golang/go/issues/123            GET /repos/golang/go/issues/{}
 //	POST /v1/customers/cus_9s6XKzkNRiz8i3      POST /v1/customers/{}
@@ -17,7 +18,7 @@ import (
 // That costs nothing: a route is a number until one of its calls is throttled, and scopes are bounded.
 
 const (
-	mostSegments = 8   // of a path; what follows does not make another route
+	mostSegments = 8   // of a path; later segments do not make another route
 	mostSegment  = 32  // bytes of a segment that is not an id
 	mostName     = 120 // bytes of the name of a scope
 )

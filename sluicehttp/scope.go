@@ -25,10 +25,10 @@ import (
 //	           │    └─ granted: the others follow, twice as many with each that is granted
 //	watched    └─ until the wait is over: if a quarter of the others is throttled, it is the host's after all
 //
-// One granted call proves little: a bucket of the host may have room for it soon, although the server
-// has said a second. So what the others are granted and throttled until the wait is over decides, as it
-// decides about a single call, see throttling responses.go of package sluice. If the wait ends and nobody else was
-// granted, nothing is proven, and the scopes end.
+// One granted call proves little: a bucket of the host may have room for it soon, although the
+// server has said a second. So the answers to the others until the wait has ended decide, as they
+// decide about a single call, see throttling responses.go of package sluice. If the wait ends and
+// nobody else was granted, nothing is proven, and the scopes end.
 //
 // No call asks if the response names the account or the host, if the wait is longer than a minute and
 // comes with no limit that is exhausted, as that of a ban, before a route was found to have a limit of
@@ -58,8 +58,8 @@ const (
 	busy                       // there are scopes or trials, or calls ask
 )
 
-// scopes are those of one host. Only servers have them: with a Config.Key or an Overrides.Key the user
-// has decided what belongs together.
+// scopes are those of one host. Only servers have them: with a Config.Key or an Overrides.Key the
+// user has decided which requests belong together.
 type scopes struct {
 	host *state
 	mode atomic.Uint32

@@ -19,7 +19,7 @@ type shownLimit struct {
 	scale   float64 // by how much estimates are too low, at least 1
 	rate    float64 // per second; 0 for a window
 	most    float64 // that can remain; infinite if unknown
-	level   float64 // what remains, less what calls have taken
+	level   float64 // the remaining quota, minus that of calls since
 	reserve float64 // of it, which is left to others
 	at      time.Time
 	resetAt time.Time // when all of a window comes back
@@ -35,7 +35,7 @@ type shownLimit struct {
 
 const output = "output"
 
-// unitOf returns what l counts, as Config.Cost names it.
+// unitOf returns the unit of l, as Config.Cost names it.
 func unitOf(l *ratelimit.Limit) sluice.Unit {
 	name := strings.ToLower(l.Name)
 	switch {
@@ -53,7 +53,7 @@ func unitOf(l *ratelimit.Limit) sluice.Unit {
 	return sluice.Unit(l.Unit)
 }
 
-// of returns what k takes of l.
+// of returns the amount of k in l.
 func (l *shownLimit) of(k *charge) float64 { return k.of(l.unit) * l.scale }
 
 // refused notes that a call was throttled that was estimated to take n while remaining was
@@ -116,7 +116,7 @@ func (l *shownLimit) wait(n float64, now time.Time, apart time.Duration) time.Du
 // rounding is the share of an amount that is lost when it is added up.
 const rounding = 1e-12
 
-// take takes what k takes, for which wait is 0.
+// take takes the amounts of k, for which wait is 0.
 func (l *shownLimit) take(k *charge, now time.Time) {
 	n := l.of(k)
 	if n > 0 && l.rate == 0 && l.level-l.reserve < min(n, l.most-l.reserve) {
@@ -131,7 +131,7 @@ func (l *shownLimit) take(k *charge, now time.Time) {
 	}
 }
 
-// spread sets the pace at which what remains lasts until the reset, if less than share of
+// spread sets the pace at which the remaining quota lasts until the reset, if less than share of
 // most remains. Requests are spread by the rate of the gate.
 func (l *shownLimit) spread(share, remaining, most float64, left time.Duration, now time.Time) {
 	if share == 0 || l.unit == requests || left <= 0 {
@@ -141,7 +141,7 @@ func (l *shownLimit) spread(share, remaining, most float64, left time.Duration, 
 		return
 	}
 	if l.rate > 0 {
-		remaining = l.most // of a bucket, what is missing comes until then
+		remaining = l.most // a bucket refills completely until then
 	}
 	l.pace = max(1, remaining-l.reserve) / left.Seconds()
 	if l.next.IsZero() {
@@ -161,7 +161,7 @@ func ofSeconds(s float64) time.Duration {
 // A refillRate learns how fast a bucket refills. OpenAI and Anthropic publish the amount per
 // minute, and when the bucket will be full. The bucket may be smaller than that amount, so
 // the amount divided by the time until it is full may be too fast. But two responses with
-// different amounts show the rate, because their times differ by what differs divided by it.
+// different amounts show the rate, because their times differ by the difference divided by it.
 type refillRate struct {
 	most, remaining float64
 	left            time.Duration // until the bucket is full, at that remaining

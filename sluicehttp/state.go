@@ -10,8 +10,8 @@ import (
 	"github.com/sluice-go/sluice/sluicehttp/ratelimit"
 )
 
-// A state is what a transport keeps for a key besides its gate: what the servers said, and
-// which permits are out.
+// A state is the record of a transport for a key in addition to its gate: the statements of
+// servers, and the permits that are out.
 type state struct {
 	t    *Transport
 	gate *sluice.Gate
@@ -36,7 +36,7 @@ type state struct {
 	mu   sync.Mutex
 	held hold // ring of the permits that are out
 
-	configured sluice.Rate // the rate without what servers say
+	configured sluice.Rate // the rate without published limits
 	policy     sluice.Rate // the rate that a server publishes, or zero
 	spreadRate sluice.Rate // the rate until spread
 	inForce    sluice.Rate // the rate of the gate

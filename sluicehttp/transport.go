@@ -249,8 +249,8 @@ func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	return c.enter()
 }
 
-// prepare makes the body of c ready to be sent, and asks whether it may be sent twice and what it
-// will take.
+// prepare makes the body of c ready to be sent, and determines whether it may be sent twice and its
+// cost.
 func (c *call) prepare() (err error) {
 	if c.req.Body != nil {
 		c.body, err = newReplay(c.ctx, c.req, !c.o.NoRetry || c.t.cfg.Cost != nil)
@@ -349,8 +349,8 @@ type Stats struct {
 	Limits []ratelimit.Limit
 	SeenAt time.Time
 
-	// Published reports that the rate or the concurrency that applies is not the configured
-	// one but follows what the server publishes, see Published.Spread.
+	// Published reports that the rate or the concurrency that applies is not the configured one but
+	// follows published limits, see Published.Spread.
 	Published bool
 
 	// Held is how many permits are held by responses that are neither read to the

@@ -28,8 +28,8 @@ import (
 // as well, and spends a retry budget of its own.
 //
 // So many calls must have been sent meanwhile that bad luck is no explanation, even if it is asked
-// for each of many routes. What the host's gate has learned in the trial was about this route: it
-// becomes what the gate of the route knows, and the host's forgets it, unless others were throttled, too.
+// for each of many routes. The estimate of the host's gate in the trial was about this route: the
+// gate of the route adopts it, and the host's discards it, unless others were throttled, too.
 
 const (
 	mostTrials   = 16   // of a host, at the same time
@@ -76,8 +76,8 @@ func (t *trial) proves() bool {
 	return t.own.likelihood()+t.others.likelihood()-same.likelihood() > math.Log(enoughProof)
 }
 
-// ofTrial returns the scope of the route of w, a throttle without a time or what may be one, if it has
-// a limit of its own, as far as is known; otherwise nil. s is locked.
+// ofTrial returns the scope of the route of w, a throttle without a time or a response that may be
+// one, if it has a limit of its own, as far as is known; otherwise nil. s is locked.
 func (s *scopes) ofTrial(c *call, w *word) *scope {
 	if sc := s.scopeOf(w.route); sc != nil || !s.try(w) {
 		return sc
@@ -134,8 +134,8 @@ func (s *scopes) endTrial(route uint64) {
 	s.quiet()
 }
 
-// inherit gives st, the scope of a route since its trial, what the host's gate has learned, which
-// forgets it unless others were throttled, too.
+// inherit gives st, the scope of a route since its trial, the estimate of the host's gate, which
+// discards it unless others were throttled, too.
 func (s *scopes) inherit(st *state, othersRefused bool) {
 	host := s.host.gate
 	if host.Stats().Learned == nil {

@@ -9,20 +9,19 @@ import (
 	"github.com/sluice-go/sluice"
 )
 
-// A Usage reads from a response what the request really took, and writes the amounts that it
+// A Usage reads the actual amounts of a request from a response, and writes the amounts that it
 // finds into used; later ones replace earlier ones. It gets the body in parts, while the
 // caller reads it:
 //
 //	text/event-stream   part is the data of each event, when it has been read; of more than
 //	                    64 KiB the last 64 KiB. An event at the end of the body needs no
 //	                    empty line after it. The last part is nil.
-//	other bodies        one part, the last 64 KiB of what was read
+//	other bodies        one part, the last 64 KiB
 //
-// The last part comes when the body was read to its end, and resp.Trailer is complete, or
-// when it is closed. It does not come if the context of the request ends before. The amounts
-// in used then settle the request: what it was estimated to take of these units is
-// corrected, and other units stay as estimated. Negative amounts and those above 10⁹ are
-// ignored.
+// The last part comes when the body was read to its end, and resp.Trailer is complete, or when it
+// is closed. It does not come if the context of the request ends before. The amounts in used then
+// settle the request: its estimates of these units are corrected, and other units stay as
+// estimated. Negative amounts and those above 10⁹ are ignored.
 //
 // A Usage must not read the body, change resp, or keep part. It is called by the goroutine
 // that reads the body, and may be called for several responses at once.
@@ -106,7 +105,7 @@ func (m *meter) last() {
 	m.settle()
 }
 
-// stop settles for what is known.
+// stop settles with the known amounts.
 func (m *meter) stop() {
 	if m == nil {
 		return
@@ -128,7 +127,7 @@ func (m *meter) settle() {
 	}
 }
 
-// A tail keeps the last mostOfUsage bytes of what is added.
+// A tail keeps the last mostOfUsage bytes.
 type tail []byte
 
 func (t *tail) add(p []byte) {

@@ -9,7 +9,7 @@ import (
 	"github.com/sluice-go/sluice/sluicehttp/ratelimit"
 )
 
-// A word is what a response says that may hold calls up.
+// A word is a statement of a response that may delay calls.
 type word struct {
 	route   uint64
 	sent    time.Time // when the call was granted
@@ -18,14 +18,14 @@ type word struct {
 	why     string      // for Stats
 	refused bool        // otherwise something is exhausted, if until is set
 	unclear bool        // it may be a throttling response: see unclear
-	of      fingerprint // what is exhausted, as far as is known
+	of      fingerprint // the exhausted limit, as far as is known
 	shows   bool        // that there is a limit, and it is exhausted
 	all     bool        // it names the account or the host
 	asked   bool        // the call asked for the others
 }
 
 // concerns returns whose limit the response to h is about, pinned if it is neither of h nor the host's:
-// said is what it says, found how far to believe it.
+// said is its content, found how far to believe it.
 func (c *call) concerns(h *hold, said *ratelimit.Info, found *findings, now time.Time) *state {
 	s := c.host.scopes
 	if s == nil {
@@ -155,8 +155,8 @@ func (s *scopes) judge(c *call, w *word, said *ratelimit.Info) *state {
 	return s.narrow(c, w, said, sc, asks, do)
 }
 
-// decide returns the scope that is to be delayed by w, nil for the host, whether others are to ask, and
-// what is to be done. s is locked.
+// decide returns the scope that is to be delayed by w, nil for the host, whether others are to
+// probe, and the work to be done. s is locked.
 func (s *scopes) decide(c *call, w *word, said *ratelimit.Info) (do todo, sc *scope, asks bool) {
 	if s.e != nil && !w.now.Before(s.e.until) {
 		do = s.finish()
@@ -442,7 +442,7 @@ func (s *scopes) split(c *call, held *scope) {
 	}
 	defer st.unpin()
 	renew(st.gate)
-	_ = st.gate.Restore(host.gate.Snapshot()) // what the host has learned is about the only route
+	_ = st.gate.Restore(host.gate.Snapshot()) // the estimate of the host is about the only route
 	why := host.gate.Stats().PausedWhy
 	st.gate.PauseUntil(held.until, why)
 	held.st = st
@@ -466,7 +466,7 @@ func renew(gate *sluice.Gate) {
 	gate.Resume()
 }
 
-// adopt notes what the response to a call through the host's gate says about the limit of st.
+// adopt notes the limit of st in the response to a call through the host's gate.
 func (st *state) adopt(said *ratelimit.Info, now time.Time) {
 	var found findings
 	h := hold{state: st}
@@ -476,7 +476,7 @@ func (st *state) adopt(said *ratelimit.Info, now time.Time) {
 	st.adjust()
 }
 
-// adopt notes what a response says whose call another limiter has charged.
+// adopt notes a response whose call another limiter has charged.
 func (p *published) adopt(said *ratelimit.Info, found *findings, now time.Time) {
 	if p == nil {
 		return
@@ -511,7 +511,7 @@ func (s *scopes) strayed(c *call) bool {
 	return true
 }
 
-// resume forgets what was told the only route, and lets all go on.
+// resume forgets the pause of the only route, and lets all continue.
 func (s *scopes) resume() {
 	if s == nil {
 		return

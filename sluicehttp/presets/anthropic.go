@@ -27,14 +27,14 @@ func Anthropic() sluicehttp.Config {
 	}
 }
 
-// anthropicCost estimates what a request takes of the units "tokens", "input" and "output".
+// anthropicCost estimates the amounts of a request in the units "tokens", "input" and "output".
 func anthropicCost(outputs *average) func(*http.Request, []byte) sluice.Costs {
 	return func(req *http.Request, body []byte) sluice.Costs {
 		if !toModel(req, "/messages") {
 			return nil
 		}
 		r := readRequest(req, body)
-		// Anthropic counts what is written, not max_tokens, which is often far more; a
+		// Anthropic counts the tokens of the answer, not max_tokens, which is often far more; a
 		// gateway may count a max_tokens that is small.
 		out := max(firstOutput, outputs.expected())
 		if r.maxOutput > 0 {
@@ -44,9 +44,8 @@ func anthropicCost(outputs *average) func(*http.Request, []byte) sluice.Costs {
 	}
 }
 
-// anthropicUsage reads the usage of a message. A stream says what the input was in its first
-// event, with an output that is not the final one, and what the output was in one of its
-// last.
+// anthropicUsage reads the usage of a message. A stream has the input in its first event, with an
+// output that is not the final one, and the output in one of its last.
 func anthropicUsage(outputs *average) sluicehttp.Usage {
 	return func(resp *http.Response, part []byte, used sluice.Costs) {
 		var u struct {

@@ -1,5 +1,5 @@
-// Package presets has a [sluicehttp.Config] for each of some providers, with what their
-// servers and SDKs need. Each is plain data that a program may change:
+// Package presets has a [sluicehttp.Config] for each of some providers, adapted to their servers
+// and SDKs. Each is plain data that a program may change:
 //
 //	cfg := presets.OpenAI()
 //	cfg.Gate.Concurrency = 64
@@ -57,5 +57,5 @@
 // A call that takes less leaves some tokens in reserve, and one that takes more may be throttled,
 // so these estimates are rather too high. If calls are throttled although enough remained for
 // their estimate, later ones are taken to need more. [WithTokenizer] counts the input exactly.
-// What the response says was used corrects the estimate.
+// The usage in the response corrects the estimate.
 package presets

@@ -90,7 +90,7 @@ func isQuery(document string) bool {
 
 const letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_0123456789"
 
-// afterString returns what follows the string that s begins with.
+// afterString returns the rest of s after the string at its beginning.
 func afterString(s string) (rest string, closed bool) {
 	quote := `"`
 	if strings.HasPrefix(s, `"""`) {

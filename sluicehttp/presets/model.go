@@ -13,7 +13,7 @@ import (
 // body is parsed once, for the cost, and only looked through for the key: nothing is built but
 // the name of the model.
 
-// chunks are what stringIn reads into.
+// chunks are buffers of stringIn.
 var chunks = sync.Pool{New: func() any { return new([4096]byte) }}
 
 // stringIn returns the string that a field of the JSON object in body is, "" if there is none. name

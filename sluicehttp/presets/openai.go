@@ -35,7 +35,7 @@ func OpenAI() sluicehttp.Config {
 	}
 }
 
-// openAICost estimates what a request takes of the unit "tokens".
+// openAICost estimates the amount of a request in the unit "tokens".
 func openAICost(outputs *average) func(*http.Request, []byte) sluice.Costs {
 	return func(req *http.Request, body []byte) sluice.Costs {
 		if !toModel(req, openAIModels...) {

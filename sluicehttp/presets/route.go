@@ -20,9 +20,8 @@ import (
 
 const longestName = 40 // bytes
 
-// endpoint returns the name of a gate: the host, the method and the path of req without ids. What
-// follows one of the segments in names is an id whatever it looks like, and what follows one of
-// those in kept stays.
+// endpoint returns the name of a gate: the host, the method and the path of req without ids. The
+// segment after one in names is an id whatever it looks like, and the one after one in kept stays.
 func endpoint(req *http.Request, names, kept []string) string {
 	var b strings.Builder
 	b.WriteString(hostOf(req))

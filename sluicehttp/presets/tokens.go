@@ -38,7 +38,7 @@ func WithTokenizer(cfg sluicehttp.Config, count func(path string, body []byte) i
 
 type tokenizerKey struct{}
 
-// A request is what matters in the body of a request to a model.
+// A request has the relevant fields of the body of a request to a model.
 type request struct {
 	input     int64 // estimated, or by the tokenizer
 	maxOutput int64 // tokens per choice; 0 if not stated
@@ -98,7 +98,7 @@ func readBody(body []byte, length int64) request {
 // mostTokens is more than any model writes, and little enough that sums do not overflow.
 const mostTokens = 1e9
 
-// set sets what the field key of the body means, if its value is positive.
+// set sets the field for key of the body, if its value is positive.
 func (r *request) set(key string, n int64) {
 	if n <= 0 {
 		return
@@ -119,7 +119,7 @@ func tokensOf(s string) int64 {
 	return int64(float64(len(s))/bytesPerToken) + tokensPerText
 }
 
-// tokensOfRest estimates the tokens of what begins with rest and has length bytes. It may be
+// tokensOfRest estimates the tokens of a text that begins with rest and has length bytes. It may be
 // one text, or one encoded file.
 func tokensOfRest(rest []byte, length int64) int64 {
 	if start := bytes.TrimLeft(rest, " \t\r\n:,\""); tokensOf(string(start[:min(len(start), shortestEncoded)])) == tokensPerFile {

@@ -7,7 +7,7 @@ import (
 	"github.com/sluice-go/sluice/limits"
 )
 
-// An Info is what one response says about limits. Callers may change it: code that finds
+// An Info has the limits that one response states. Callers may change it: code that finds
 // in a body that a call was throttled, or until when, sets Throttled and RetryAt before it
 // calls PauseUntil.
 type Info struct {
@@ -50,10 +50,9 @@ type Info struct {
 	// is.
 	Rate limits.Rate
 
-	// Bucket is the group of calls that the limit is for, Scope what it applies
-	// to, and Reason which limit throttled, in the words of the server. Global
-	// reports that the limit is for all calls to the server and not only for the
-	// bucket.
+	// Bucket is the group of calls that the limit is for, Scope the calls to which it applies, and
+	// Reason which limit throttled, in the words of the server. Global reports that the limit is
+	// for all calls to the server and not only for the bucket.
 	Bucket, Scope, Reason string
 	Global                bool
 
@@ -84,13 +83,13 @@ func (s *Info) PauseUntil() (at time.Time, source string) {
 	return at, source
 }
 
-// A Limit is what a response says about one limit.
+// A Limit is one limit that a response states.
 type Limit struct {
 	// Name is from the server or from the names of the header fields: "default",
 	// "core", "requests", "minute". It may be empty.
 	Name string
 
-	// Unit is what is counted: "requests", "tokens", "points", "bytes",
+	// Unit is the counted unit: "requests", "tokens", "points", "bytes",
 	// "concurrent" for calls in flight, or another word of the server. Empty
 	// means unknown, usually requests.
 	Unit string
@@ -114,7 +113,7 @@ type Limit struct {
 	Rounding time.Duration
 
 	// NextAt is set for a bucket, and is when it will have one more Unit than
-	// now: the time until ResetAt divided by what is missing. It is zero for a
+	// now: the time until ResetAt divided by the missing amount. It is zero for a
 	// window and for an unknown kind of limit, for a bucket without ResetAt, and
 	// for a bucket of requests without Max. For other buckets without Max it
 	// is ResetAt.

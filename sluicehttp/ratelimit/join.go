@@ -36,7 +36,7 @@ func (r *reader) next() *limit {
 	return &r.first
 }
 
-// add adds what a family says about one limit. The first one is kept separately, which
+// add adds the fields of a family about one limit. The first one is kept separately, which
 // saves an allocation for most headers.
 func (r *reader) add(l *limit) {
 	switch {
@@ -52,8 +52,8 @@ func (r *reader) add(l *limit) {
 	r.limits = append(r.limits, *l)
 }
 
-// join sets Limits: one for each name and partition, from all families. What was read
-// earlier takes precedence.
+// join sets Limits: one for each name and partition, from all families. Earlier values take
+// precedence.
 func (r *reader) join() {
 	if r.limits == nil && len(r.policies) == 0 {
 		if r.some {
@@ -70,7 +70,7 @@ func (r *reader) join() {
 		group := kept[len(kept):]
 		for name := r.limits[i].Name; i < len(r.limits) && r.limits[i].Name == name; i++ {
 			if l := r.limits[i]; !r.joins(group, &l) {
-				group = append(group, l) // overwrites only what has been read
+				group = append(group, l) // overwrites only values that have been read
 			}
 		}
 		kept = kept[:len(kept)+len(group)]
@@ -128,7 +128,7 @@ func (r *reader) joins(group []limit, l *limit) (joined bool) {
 	return joined
 }
 
-// fill adds to l what only m says. If m contradicts l, it is ignored.
+// fill adds to l the values that only m has. If m contradicts l, it is ignored.
 func (r *reader) fill(l, m *limit) {
 	if differ(l.Max, m.Max) || differ(l.Remaining, m.Remaining) {
 		r.warn(m.Source, "", "ignored: it contradicts "+l.Source)

@@ -22,7 +22,7 @@ const (
 	cache                     // not about limits: whether the response is from a cache
 )
 
-// A part is what a field of a family says.
+// A part is the meaning of a field of a family.
 type part uint8
 
 // Parts of retryAfter.
@@ -74,7 +74,7 @@ const (
 // Part of cache.
 const age part = 0
 
-// A kind is what a field says.
+// A kind is the meaning of a field.
 type kind struct {
 	family   family
 	part     part

@@ -46,7 +46,7 @@ func field(header http.Header, name string) []string {
 	return header[strings.ToLower(name)]
 }
 
-// Parse reads what the header of a response says about limits. now is when the response
+// Parse reads the limits in the header of a response. now is when the response
 // arrived, and must not be zero. Parse never fails: it ignores malformed values, with a
 // warning, and reads the rest. A header without rate-limit fields costs no allocation.
 //

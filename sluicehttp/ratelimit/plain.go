@@ -29,7 +29,7 @@ func (r *reader) readPlain(fields []knownField, order []uint8) {
 	r.add(l)
 }
 
-// unitOf returns what a limit counts whose fields have name in their names, and its window
+// unitOf returns the unit of a limit whose fields have name in their names, and its window
 // if name is one.
 func unitOf(name string) (unit string, window time.Duration) {
 	switch name {

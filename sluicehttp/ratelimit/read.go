@@ -13,8 +13,7 @@ const (
 	mostWarnings = 64
 )
 
-// Why a value is not used, if it is not for what number.go and structured.go
-// say.
+// Why a value is not used, in addition to the reasons in number.go and structured.go.
 const (
 	whyNoBool = "neither true nor false"
 	whyLong   = "too long"
