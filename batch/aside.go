@@ -12,7 +12,7 @@ import (
 // is set aside.
 var ErrSuspended = errors.New("batch: its group is set aside")
 
-// An Suspend says when a group of items is set aside, and what becomes of its items then.
+// An Suspend says when a group of items is set aside, and the fate of its items then.
 // Without Config.Group all items are one group.
 //
 // A group is set aside when After attempts in a row have failed, none of them with a

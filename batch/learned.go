@@ -27,13 +27,13 @@ type lesson struct {
 	Gate    string          `json:"gate"`
 }
 
-// lessons is what the batch has written of its gate.
+// lessons is the state of its gate that the batch has written.
 type lessons struct {
 	changes uint64
 	at      time.Time
 }
 
-// recall makes the gate of a batch believe what it knew when the log was written, unless it
+// recall restores the estimates that the gate of a batch had when the log was written, unless it
 // knows something already.
 func (r *run[In, Out]) recall() {
 	if r.cfg.Log == nil {

@@ -73,8 +73,8 @@ type LogConfig struct {
 // after they were written, when the batch ends, and by Close: if the machine loses power, the items
 // of about the last second may be run again. If the file was removed or replaced by then, the batch
 // ends with an error. A key that is not UTF-8 is written as base64 in the field raw_key. If the
-// gate finds the limit of its server automatically, see sluice.Adaptive, the log keeps what it has
-// learned, and the gate of that name knows it when the batch is resumed.
+// gate finds the limit of its server automatically, see sluice.Adaptive, the log keeps its
+// estimates, and restores them to the gate of that name when the batch is resumed.
 //
 // A Log keeps 20 to 50 bytes in memory for each key that was in the file when it was
 // opened, and none for those it adds.

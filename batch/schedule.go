@@ -8,10 +8,10 @@ import (
 // A scheduler decides which of the items that were read starts next. It knows no
 // goroutines, no clock and no gate: the driver asks it with the mutex held.
 //
-// An item that was read is held, then out. While it is out it is fresh until its first
-// attempt starts; afterwards it is in an attempt or between two. What delays an item
-// is not visible from here: it may be the gate that all items share, or one that only
-// those of its group pass. So the rules are:
+// An item that was read is held, then out. While it is out it is fresh until its first attempt
+// starts; afterwards it is in an attempt or between two. The cause that delays an item is not
+// visible from here: it may be the gate that all items share, or one that only those of its group
+// pass. So the rules are:
 //
 //   - The held item that was read first starts first, if its group may.
 //   - At most freshMost fresh items are out: those that wait for the gate of all. An

@@ -4,7 +4,7 @@
 // Programs that only use limits do not import them.
 //
 //	kind      the rule of each kind of limit, pure
-//	peers     what gates tell each other about a learned limit, and how it is divided
+//	peers     the reports of gates to each other about a learned limit, and how it is divided
 //	wording   how times and numbers are written, and texts of others made fit to be shown
 //
 // They promise less than the rest of the module: a release may change or remove their contents, and

@@ -27,7 +27,7 @@ import (
 // closing. It uses the monotonic clock, except in [Bucket.Restore]. Made in a
 // testing/synctest bubble, it belongs to that bubble.
 type Bucket struct {
-	epoch time.Time // what times count from
+	epoch time.Time // the origin of times
 	state atomic.Pointer[state]
 	full  atomic.Bool // whether the last call was rejected, more or less: see Take
 
@@ -49,11 +49,11 @@ type state struct {
 	_    [56]byte
 }
 
-// A rest is the bucket of earlier rates, see kind.BucketPair. It is read and written
-// only with Bucket.setting locked. While there is one each call locks. The simpler way
-// computed what was poured into it from the distance that the tat had moved. But that shows
-// neither how long the current bucket was empty, which made this one too full,
-// nor how long this one was, which made it too empty.
+// A rest is the bucket of earlier rates, see kind.BucketPair. It is read and written only with
+// Bucket.setting locked. While there is one each call locks. The simpler way computed the amount
+// that was poured into it from the distance that the tat had moved. But that shows neither how long
+// the current bucket was empty, which made this one too full, nor how long this one was, which made
+// it too empty.
 type rest struct {
 	bucket kind.BucketState
 	at     time.Duration // when that was its level

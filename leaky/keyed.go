@@ -59,7 +59,7 @@ func drained(w water, now time.Duration) bool { return w.tat <= now }
 
 // others is the bucket of the other rates of a key, and the rate with which the key was
 // last used: its water may be discarded before, because it has drained. That does not
-// make the rate one that is used for the first time, which would find what others hold.
+// make the rate one that is used for the first time, which would find the units of others.
 type others struct {
 	water
 	last packed

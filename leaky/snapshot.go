@@ -10,7 +10,7 @@ import (
 	"github.com/sluice-go/sluice/limits"
 )
 
-// # What does a bucket note for another process?
+// # How does a bucket describe itself for another process?
 //
 // Within a process it is one point in time, TAT, at which it will be empty. Noted as
 // wall time, TAT alone would trust the wall clock with everything: put back by
@@ -24,7 +24,7 @@ import (
 // A bucket of 4 hours, noted at 12:00:
 //
 //	restored at    13:00   16:00   12:00   09:00, the clock was put back
-//	level          3 h     empty   4 h     4 h: what it was, and at most that
+//	level          3 h     empty   4 h     4 h: its level then, and at most that
 //
 // A clock put forward leaks by the time it shows: a machine that was off looks the same.
 
@@ -47,7 +47,7 @@ type notedRest struct {
 	Level    int64 `json:"level"`
 }
 
-// note returns what there is to note at t, which is now.
+// note returns the note for t, which is now.
 func note(rate limits.Rate, p kind.BucketPair, t time.Time) noted {
 	n := noted{rate.Burst, rate.Count, rate.Per, t.UnixNano(), time.Duration(p.Own.Level), nil}
 	if p.Rest.Interval > 0 {
@@ -107,7 +107,7 @@ func (b *Bucket) Snapshot() []byte {
 // that have leaked since the snapshot, by the wall clock, are left out. Units that [Bucket.Adjust]
 // took beyond the capacity are still a debt. If the clock was put back in between, nothing has
 // leaked. Afterwards only the monotonic clock is used. Restored at the time of the snapshot, a
-// bucket is what it was to the nanosecond.
+// bucket is the same to the nanosecond.
 //
 // It returns [limits.ErrSnapshot], and changes nothing, if data is damaged, from another
 // version or kind of limit, or of a bucket with another rate: 10 per 10 s is not 1 per

@@ -13,5 +13,5 @@ const (
 	BySlowStart   Cause = "slow start"    // after a throttle, without a rate
 	ByBackoff     Cause = "backoff"       // before a retry
 	BySemaphore   Cause = "semaphore"     // that the gate shares with others
-	ByParent      Cause = "parent"        // the Stats of the parent say what delays it
+	ByParent      Cause = "parent"        // the Stats of the parent name the cause
 )

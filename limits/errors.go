@@ -55,7 +55,7 @@ func (timeoutError) Unwrap() error { return context.DeadlineExceeded }
 // although the context's own Err may still be nil.
 type WaitError struct {
 	By   string        // name of the gate, if it has one
-	For  Cause         // what the wait is for
+	For  Cause         // the cause of the wait
 	Need time.Duration // the time the caller would have had to wait, or Never
 	Have time.Duration // the time it could wait: to its deadline, or the most it allowed
 

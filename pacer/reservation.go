@@ -92,10 +92,10 @@ func (r Reservation) slot() (slot, now time.Duration, ok bool) {
 	return r.at, r.pacer.queue.Now(), true
 }
 
-// Wait blocks until the slot. It returns nil immediately if that has passed, and what
-// [Pacer.Acquire] returns if ctx ends before the slot: then the reservation is canceled.
-// It returns [limits.ErrCanceled] if it was canceled and [Reservation.Err] if it was
-// rejected. It panics if another goroutine waits for the same reservation.
+// Wait blocks until the slot. It returns nil immediately if that has passed, and the error of
+// [Pacer.Acquire] if ctx ends before the slot: then the reservation is canceled. It returns
+// [limits.ErrCanceled] if it was canceled and [Reservation.Err] if it was rejected. It panics if
+// another goroutine waits for the same reservation.
 func (r Reservation) Wait(ctx context.Context) error {
 	switch {
 	case r.waiter != nil:

@@ -63,7 +63,7 @@ type Weighted struct {
 	// Guarded by the queue's lock. 0 ≤ inFlight; inFlight > limit only after
 	// the limit was lowered below the permits in flight.
 	inFlight int64
-	queue    queue.Queue // after it: what both change is in one line of the cache
+	queue    queue.Queue // after it: the fields that both change are in one line of the cache
 	limit    int64
 
 	stock atomic.Pointer[stock]
@@ -257,7 +257,7 @@ func (s *Weighted) SetLimit(limit int64) error {
 // took. They are in flight and to be released like any others.
 //
 // If the limit was lowered below the permits in flight by k, Drain returns −k and writes off k permits:
-// release k fewer than you hold. This is what java.util.concurrent.Semaphore.drainPermits does.
+// release k fewer than you hold. It corresponds to java.util.concurrent.Semaphore.drainPermits.
 func (s *Weighted) Drain() int64 {
 	s.queue.Lock()
 	defer s.queue.Unlock()

@@ -142,7 +142,7 @@ func (r *admitter) Close() (asleep int) {
 // Open implements queue.Latch.
 func (r *admitter) Open(asleep int) bool {
 	free := r.limit - r.inFlight
-	if free < 0 || free > 0 && asleep > 0 { // what is free next to a crowd is about to be handed over
+	if free < 0 || free > 0 && asleep > 0 { // free permits next to a crowd are about to be handed over
 		return false
 	}
 	s := r.stock.Load()

@@ -24,7 +24,7 @@ type exchange struct {
 	marks  []mark
 	finish func() // ends the request in the record; for any goroutine, any number of times
 	leave  []func()
-	// charges are what the request took from limits: appended to before the
+	// charges are the units that the request took from limits: appended to before the
 	// handler runs.
 	charges []*charge
 }

@@ -171,7 +171,7 @@ func (b *book) Write(p []byte) (int, error) {
 // A conn is the server's end of a connection.
 type conn struct {
 	*wire
-	front net.Conn // what the HTTP server writes to: TLS, or the conn itself
+	front net.Conn // the connection to which the HTTP server writes: TLS, or the conn itself
 	is    Conn     // guarded by book.mu
 }
 

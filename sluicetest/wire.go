@@ -9,11 +9,11 @@ import (
 	"time"
 )
 
-// A net.Pipe would not do. It has no buffer, so a write waits for its read; HTTP/2 and
-// TLS write while holding a mutex, and the clock of a bubble stops while a goroutine waits
-// for a mutex. A TLS connection over a pipe also takes 5 s to close. Therefore a wire has
-// what the kernel gives a socket: a buffer in each direction, and a way to be reset. All
-// waiting is done on a sync.Cond, which does not stop the clock.
+// A net.Pipe would not do. It has no buffer, so a write waits for its read; HTTP/2 and TLS write
+// while holding a mutex, and the clock of a bubble stops while a goroutine waits for a mutex. A TLS
+// connection over a pipe also takes 5 s to close. Therefore a wire has the properties that the
+// kernel gives a socket: a buffer in each direction, and a way to be reset. All waiting is done on
+// a sync.Cond, which does not stop the clock.
 
 // buffered is the number of bytes that may be on their way in one direction before a writer waits.
 const buffered = 1 << 20

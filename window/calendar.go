@@ -66,7 +66,7 @@ func (c Calendar) bounds(at int64, loc *time.Location) (start, end int64) {
 }
 
 // days returns the midnights at which the i-th window of c after the one of t's
-// date begins and ends, as what a clock in UTC shows.
+// date begins and ends, as a clock in UTC shows them.
 func (c Calendar) days(t time.Time, i int) (from, to time.Time) {
 	y, m, d := t.Date()
 	days, months := 1, 0
@@ -111,7 +111,7 @@ func firstShown(shown time.Time, loc *time.Location) time.Time {
 // A stride is less than lies between two changes of the clock anywhere.
 const stride = 4 * time.Hour
 
-// offset returns what the local clock shows at t, less UTC.
+// offset returns the local time at t, minus UTC.
 func offset(t time.Time) time.Duration {
 	_, seconds := t.Zone()
 	return time.Duration(seconds) * time.Second

@@ -24,7 +24,7 @@
 // evenly use package pacer. If up to twice N in a window does no harm, package
 // leaky needs 8 bytes where a Sliding needs 16·N.
 //
-// # What differs from the usual versions
+// # Differences from the usual versions
 //
 // The sliding window is mostly shown as a sorted set, with milliseconds for both the score and the
 // member. Calls of one millisecond are then one call; calls are added before they are counted, so

@@ -34,7 +34,7 @@ import (
 // and needs no closing. Made in a testing/synctest bubble, it belongs to that
 // bubble.
 type Fixed struct {
-	epoch time.Time // what monotonic times count from
+	epoch time.Time // the origin of monotonic times
 
 	mu    sync.Mutex
 	quota Quota

@@ -15,13 +15,13 @@ import (
 // A Keyed is one [Sliding] or one [Fixed] for each key: per user, per host, per user and
 // action. A key that was never used has an empty window, so there is nothing to register.
 // Later calls evict keys whose windows are empty or over, a few at a time, as
-// leaky.Keyed does; see there also for what makes a good key.
+// leaky.Keyed does; see there also for good keys.
 //
-// A key with a sliding window costs about 130 bytes and 16 for each call in its window,
-// with room to grow; calls at the same time share one entry of 16 bytes. A key with
-// fixed windows costs about 85 bytes, in addition to what it points to, whatever the limit. With
-// a calendar, a key is kept until its window has ended and at least one window length has
-// passed, so that setting the clock back does not bring its allowance back.
+// A key with a sliding window costs about 130 bytes and 16 for each call in its window, with room
+// to grow; calls at the same time share one entry of 16 bytes. A key with fixed windows costs about
+// 85 bytes, in addition to the memory that it points to, whatever the limit. With a calendar, a key
+// is kept until its window has ended and at least one window length has passed, so that setting the
+// clock back does not bring its allowance back.
 //
 // A Keyed has no snapshot: a restart loses all windows. A key whose window is a day,
 // such as one of a few accounts, should be a Sliding or Fixed, which have one.

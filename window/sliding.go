@@ -28,7 +28,7 @@ import (
 // except in [Sliding.Restore]. Made in a testing/synctest bubble, it belongs to that
 // bubble.
 type Sliding struct {
-	epoch time.Time // what times count from
+	epoch time.Time // the origin of times
 
 	mu    sync.Mutex
 	rule  kind.Sliding

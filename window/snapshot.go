@@ -71,7 +71,7 @@ func (l *Sliding) Restore(data []byte) error {
 		return fmt.Errorf("%w: quota of %d per %v, not %d per %v", limits.ErrSnapshot, s.Limit, s.Window, l.rule.Limit, l.rule.Window)
 	}
 	t := time.Now()
-	now := l.rule.Advance(&l.state, t.Sub(l.epoch)) // not before what was seen
+	now := l.rule.Advance(&l.state, t.Sub(l.epoch)) // not before times already seen
 	l.state = kind.SlidingState{}
 	l.rule.Advance(&l.state, now)
 	for _, run := range s.Taken {

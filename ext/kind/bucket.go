@@ -183,9 +183,9 @@ func (r *Bucket) Adjust(tat, now time.Duration, delta int64) time.Duration {
 
 // # What if two rates are used for one key?
 //
-// A deployment that changes a rate replaces one machine after the other. Meanwhile one
-// key is used with two rates alternately. If the level is cut down to what the smaller
-// bucket can hold, the larger one admits that again, with every call:
+// A deployment that changes a rate replaces one machine after the other. Meanwhile one key is used
+// with two rates alternately. If the level is cut down to the capacity of the smaller bucket, the
+// larger one admits that again, with every call:
 //
 //	100 at once, 50/s   grants 100 ····· full ····· grants 80, again and again
 //	 20 at once, 50/s           called: 20 is full
@@ -196,10 +196,10 @@ func (r *Bucket) Adjust(tat, now time.Duration, delta int64) time.Duration {
 // So each rate has its own bucket, and the units that any of them admits are poured into all. A
 // bucket admits the units that fit into it. A call that is rejected changes nothing.
 //
-// Bound. Let a grant by a bucket of capacity c and rate r end a window of length W.
-// The bucket held all of the units admitted in the window except those that leaked, r·W at most, and
-// held no more than c. So the window has at most c + r·W admitted units: what the laxest of
-// the rates allows alone. Two rules keep the buckets small, and the bound true:
+// Bound. Let a grant by a bucket of capacity c and rate r end a window of length W. The bucket held
+// all of the units admitted in the window except those that leaked, r·W at most, and held no more
+// than c. So the window has at most c + r·W admitted units: as many as the laxest of the rates
+// allows alone. Two rules keep the buckets small, and the bound true:
 //
 //   - A bucket that the grant of a rate at least as fast overfills is full and no
 //     fuller. Until then its window had at most c' + r'·W' admitted units, by induction, of

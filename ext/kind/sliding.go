@@ -89,7 +89,7 @@ func (s *SlidingState) used() int64 {
 	return s.run(s.n-1).end - s.base
 }
 
-// Advance forgets what has left the window at now. It returns now, or the largest
+// Advance discards units that have left the window at now. It returns now, or the largest
 // time ever seen if that is later.
 func (r Sliding) Advance(s *SlidingState, now time.Duration) time.Duration {
 	s.last = max(s.last, now)
@@ -138,7 +138,7 @@ func (r Sliding) Take(s *SlidingState, now time.Duration, n int64) limits.Result
 	res.Remaining = max(0, r.Limit-s.used())
 	if s.n > 0 {
 		// In this order: a time plus a window may be more than 292 years,
-		// but what is in the window is younger than it.
+		// but units in the window are younger than it.
 		res.ResetAfter = r.Window - (now - s.run(s.n-1).at)
 	}
 	return res

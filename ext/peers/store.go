@@ -61,8 +61,8 @@ type Reply struct {
 	// more than Share if another gate has to report first, because it still uses some of it.
 	Share, Due int64
 
-	// Admitted is the cost admitted to all gates, counted from any beginning, with
-	// an estimate of what was admitted to the others since their last reports.
+	// Admitted is the cost admitted to all gates, counted from any beginning, with an estimate of
+	// the cost admitted to the others since their last reports.
 	Admitted int64
 
 	News  []int64       // of the last report that had some; nil: there is none

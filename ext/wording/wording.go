@@ -12,7 +12,7 @@ import (
 )
 
 // Clean returns a string from elsewhere as it may be shown: of an address only host and path,
-// nothing of what is named as a secret (token=…), no control characters, and at most 300 bytes and
+// nothing that is named as a secret (token=…), no control characters, and at most 300 bytes and
 // "…". It is not HTML; a page must escape it.
 func Clean(text string) string { return clean.Text(text) }
 
@@ -26,7 +26,7 @@ func Clock(t, now time.Time) string { return sentence.Clock(t, now) }
 // Grouped puts a comma before each group of three digits.
 func Grouped(digits string) string { return sentence.Grouped(digits) }
 
-// Pause says of a pause what sluice.Stats.Why says of it if calls wait: "for the pause (429),
+// Pause describes a pause as sluice.Stats.Why does if calls wait: "for the pause (429),
 // for another 42 s". It cleans the reason.
 func Pause(why string, until, now time.Time) string {
 	return sentence.Wait{For: string(limits.ByPause), Why: Clean(why), End: until}.Text(now)

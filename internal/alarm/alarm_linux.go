@@ -97,7 +97,7 @@ func (t *timerfd) sleep(d time.Duration) bool {
 	return t.conn.Read(t.step) == nil && t.errno == 0
 }
 
-// next does what can be done without waiting, and reports whether that was the
+// next does the work that needs no wait, and reports whether that was the
 // end of it. It is called again once the file may be readable.
 func (t *timerfd) next(fd uintptr) (over bool) {
 	if t.left > 0 {

@@ -18,7 +18,7 @@ import (
 // all of them. So only the first caller of a gate that sleeps because of this limit is
 // registered, and for only as long.
 //
-// # Why does what a rejected call returns ring no bell?
+// # Why do units that a rejected call returns ring no bell?
 //
 // Two gates use two limits in opposite order, and each call finds the second one full:
 //

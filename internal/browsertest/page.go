@@ -16,8 +16,8 @@ import (
 	"github.com/sluice-go/sluice/internal/browsertest/axe"
 )
 
-// A Page is an open page. Its methods fail the test immediately if they cannot do what they
-// should; they must be called by the goroutine of the test.
+// A Page is an open page. Its methods fail the test immediately if they fail; they must be called
+// by the goroutine of the test.
 type Page struct {
 	t       testing.TB
 	pipe    *pipe
@@ -191,7 +191,7 @@ func (p *Page) Click(selector string) {
 	}
 }
 
-// keyCodes are what Press knows in addition to characters.
+// keyCodes are the keys that Press knows in addition to characters.
 var keyCodes = map[string]int{
 	"Tab": 9, "Enter": 13, "Escape": 27, " ": 32, "PageDown": 34, "End": 35, "Home": 36,
 	"ArrowLeft": 37, "ArrowUp": 38, "ArrowRight": 39, "ArrowDown": 40, "Backspace": 8,

@@ -50,7 +50,7 @@ func (p *pipe) listen(session string, f func(method string, params json.RawMessa
 	p.events[session] = f
 }
 
-// read passes on what Chromium says until it closes the pipe.
+// read passes on the messages of Chromium until it closes the pipe.
 func (p *pipe) read(in io.Reader) {
 	r := bufio.NewReader(in)
 	for {

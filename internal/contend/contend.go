@@ -2,10 +2,10 @@
 //
 // # What does the loser of a compare-and-swap do?
 //
-// The simplest loser loads the word again and tries again, immediately. But on several processors the
-// attempt is not what costs: the cache line with the word must travel to the processor that changes
-// it, for longer than a whole decision takes. Two that want it at the same time send it back and
-// forth, and decide 8 million times a second where one alone decides 20 million times.
+// The simplest loser loads the word again and tries again, immediately. But on several processors
+// the attempt is not the expensive part: the cache line with the word must travel to the processor
+// that changes it, for longer than a whole decision takes. Two that want it at the same time send
+// it back and forth, and decide 8 million times a second where one alone decides 20 million times.
 //
 // So the loser backs off for a moment, and the winner, which has the line, makes some
 // more calls of 40 ns with it. A goroutine cannot sleep for so short a time. It reads the

@@ -13,7 +13,7 @@ import (
 
 const prefix = "sluice: "
 
-// For returns err, which is about a wait, with what is known about that.
+// For returns err, which is about a wait, with the known facts about that.
 func For(w sentence.Wait, err error) error {
 	switch e := err.(type) {
 	case *limits.WaitError:

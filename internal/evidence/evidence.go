@@ -6,7 +6,7 @@
 // limit_conn answer 503 with no header, Apache's mod_qos 500, others 403. A client that treats
 // every 503 as a rejection slows down at each failure of a server without a limit. One that treats
 // none as a rejection is rejected again and again, spends its retries and loses calls. One answer does
-// not distinguish the two. What the server does next does:
+// not distinguish the two. The next answers of the server do:
 //
 //	                     a limit                          a failure
 //	when                 in bursts, once the allowance    at any time
@@ -31,10 +31,10 @@
 //
 // In both of the last states, calls that are accepted for half a minute although they are far apart
 // show that the reason has passed: the estimate is forgotten. After an hour without an unclear
-// answer so is what was certain. A server that accepts nothing any more is down, and its answers are
-// failures.
+// answer so are certain findings. A server that accepts nothing any more is down, and its answers
+// are failures.
 //
-// What is not found: a limit that rejects less than a half of the calls, such as a cap on calls in
+// It does not find a limit that rejects less than a half of the calls, such as a cap on calls in
 // flight that is only a little exceeded; and one of less than a call a second, or with a long
 // window, because it looks as if it were down.
 //
@@ -51,7 +51,7 @@ import (
 	"time"
 )
 
-// A Verdict is what an unclear answer means.
+// A Verdict is the meaning of an unclear answer.
 type Verdict int
 
 const (
@@ -103,7 +103,7 @@ const (
 	asleep   = time.Hour // after the last unclear answer nothing is certain any more
 )
 
-// A Judge is what is known of the unclear answers of one server. The zero Judge knows nothing. It
+// A Judge has the evidence about the unclear answers of one server. The zero Judge knows nothing. It
 // is not safe for use by multiple goroutines. Its times are since any fixed instant.
 type Judge struct {
 	state   state
@@ -122,10 +122,10 @@ type Judge struct {
 	row       int           // unclear answers since a call was accepted
 
 	test  test
-	trial time.Duration // until when what is believed is on trial
+	trial time.Duration // until when the finding is on trial
 
 	deaf  time.Duration // until then answers are failures
-	wrong int           // how often what was believed was wrong
+	wrong int           // how often the finding was wrong
 }
 
 type state uint8
@@ -145,8 +145,8 @@ func (j *Judge) Quiet() bool { return j.answers == 0 && j.state == watching }
 
 // Granted tells j that a call which left at since was accepted, or failed for another, clear
 // reason. It may be left out while j is Quiet. over reports that there is no limit any more: the
-// server accepted many calls in a row, all far apart, so what made it reject has passed, and what
-// was learned from it should be forgotten.
+// server accepted many calls in a row, all far apart, so the cause of its rejections has passed,
+// and estimates from it should be discarded.
 func (j *Judge) Granted(now, since time.Duration) (over bool) {
 	j.answers <<= 1
 	j.grants++
@@ -163,9 +163,9 @@ func (j *Judge) Granted(now, since time.Duration) (over bool) {
 	return true
 }
 
-// Unclear tells j that a call which left at since got an unclear answer, and returns what it
-// means. together reports that the call was in flight when the first such answer came: what many
-// calls were told together is one piece of news. early says that it is among the first answers of
+// Unclear tells j that a call which left at since got an unclear answer, and returns its meaning.
+// together reports that the call was in flight when the first such answer came: the same answer to
+// many calls together is one piece of evidence. early says that it is among the first answers of
 // the server, so it may be the first of many.
 func (j *Judge) Unclear(now, since time.Duration, early bool) (v Verdict, together bool) {
 	switch {
@@ -197,7 +197,7 @@ func (j *Judge) Unclear(now, since time.Duration, early bool) (v Verdict, togeth
 	case j.state == watching:
 		return j.watch(early), together
 	case j.test.odds() >= certainty && j.state == certain:
-		// Or the limit has become lower, and calls are slow only beside what it was.
+		// Or the limit has become lower, and calls are slow only compared with before.
 		j.state, j.test, j.trial = believing, test{from: since}, now+mostTrial
 	case j.refuted(now):
 		j.refute(now)

@@ -13,7 +13,7 @@ import (
 // that would cost each call a tenth of its time. The upper half does not overflow, because one call
 // in 64 takes the lock to be measured. The zero Counter has no calls in flight.
 type Counter struct {
-	_    [64]byte // every call changes the word, and reads what is next to it in a gate
+	_    [64]byte // every call changes the word, and reads the fields next to it in a gate
 	word atomic.Int64
 	_    [64]byte
 }

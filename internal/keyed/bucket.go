@@ -34,7 +34,7 @@ const slots = 7
 // faster for it, and it takes a logarithm to explain. Four on average would be 68 bytes per key.
 type bucket[K comparable, V any] struct {
 	tags     [slots + 1]uint8 // of the entry in each slot, or 0; the last is not used
-	overflow []entry[K, V]    // what does not fit
+	overflow []entry[K, V]    // entries that do not fit
 	entries  [slots]entry[K, V]
 }
 

@@ -8,7 +8,7 @@
 // one each time finds random entries, over and over. And a map does not shrink:
 // after a million keys it holds their memory for the thousand that are left.
 //
-// # What does a call cost?
+// # How much does a call cost?
 //
 // With a million keys hardly anything is in the cache of the CPU, and the cost of a call is the
 // number of times it has to wait for a line of memory, 100 to 160 ns each time. It cannot do with
@@ -50,9 +50,9 @@
 // With a million keys a call then takes about 0.7 times as long as a Go map per
 // shard, for longer strings 0.9 to 1.1 times.
 //
-// For a string key and a value of 16 bytes, seven slots and what else is in a
-// bucket are 256 bytes. With five entries on average, what overflows and room to
-// grow that is 54 to 56 bytes per key, the header of the string included.
+// For a string key and a value of 16 bytes, seven slots and the rest of a bucket are 256 bytes.
+// With five entries on average, overflows and room to grow that is 54 to 56 bytes per key, the
+// header of the string included.
 //
 // # How is forgetting paid for?
 //

@@ -24,7 +24,7 @@ func MaxKeys(cfg limits.KeyedConfig) (int64, error) {
 }
 
 // A Limiter is one key of a limit per key, as a limits.Notifier. Take panics if n < 0,
-// and Change changes what was taken by delta.
+// and Change changes the taken amount by delta.
 type Limiter[K comparable] struct {
 	Key   K
 	Of    Source[K]

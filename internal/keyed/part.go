@@ -29,7 +29,7 @@ type part[K comparable, V any] struct {
 	idle func(V, time.Duration) bool
 	hash func(K) uint64
 
-	_    [64]byte      // keeps what is never written apart from what is
+	_    [64]byte      // keeps fields that are never written apart from those that are
 	turn atomic.Uint32 // the shard whose turn it is to be swept
 	used atomic.Bool   // something was ever inserted
 	_    [64]byte
@@ -37,7 +37,7 @@ type part[K comparable, V any] struct {
 	shards [shards]shard[K, V]
 }
 
-// What a call needs of a shard is in one line.
+// The fields of a shard that a call needs are in one line.
 type shard[K comparable, V any] struct {
 	mu    sync.Mutex
 	calls uint32

@@ -13,9 +13,9 @@ type room struct {
 		tidy(tries, enough int, now time.Duration) (forgotten int)
 	}
 
-	_     [64]byte      // keeps what is never written, what is now and then,
+	_     [64]byte      // keeps fields that are never written, now and then,
 	pace  atomic.Uint32 // often or seldom, less 1
-	_     [64]byte      // and what is at each new key apart
+	_     [64]byte      // and at each new key apart
 	count atomic.Int64  // of entries
 	_     [64]byte
 }

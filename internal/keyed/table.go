@@ -165,9 +165,8 @@ func (t *table[K, V]) truncate() {
 	}
 }
 
-// next returns the bucket that it is the turn of to be swept, or nil if there is
-// none. They take turns from the last to the first, so what a merge moves still
-// has its turn.
+// next returns the bucket that it is the turn of to be swept, or nil if there is none. They take
+// turns from the last to the first, so entries that a merge moves still have their turn.
 func (t *table[K, V]) next() *bucket[K, V] {
 	if t.size == 0 {
 		return nil

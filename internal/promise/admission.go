@@ -161,7 +161,7 @@ func (x *crowd) must(err error) {
 }
 
 // conservation lets a crowd succeed, fail, panic, be canceled and time out. Then
-// everything must be where it was, and what left must have been counted once.
+// everything must be where it was, and calls that started must have been counted once.
 func conservation(c *check) {
 	const callers = 60
 	c.scene("a crowd", Limits{Interval: c.unit / 10, Room: 3}, func(x *crowd) {
@@ -212,7 +212,7 @@ func conservation(c *check) {
 }
 
 // wantConserved checks that nothing is in flight, and that each level and quota has counted
-// each call that started once. left is what they had before.
+// each call that started once. left is their amount before.
 func (x *crowd) wantConserved(left map[string]int64, callers int64) {
 	ran := int64(len(x.departures()))
 	if ran == 0 || ran == callers && !x.real { // a slow machine may cancel none in time

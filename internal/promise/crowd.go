@@ -335,7 +335,7 @@ func (x *crowd) rest() {
 	}
 }
 
-// state returns, as text, what all levels have given out. It shows what a call took.
+// state returns, as text, the amounts that all levels have given out. It shows the amounts of a call.
 func (x *crowd) state() string {
 	text := ""
 	for _, l := range x.s.Levels {
@@ -353,7 +353,7 @@ func (x *crowd) state() string {
 	return text
 }
 
-// taken returns, as text, what calls hold of all levels. Unlike state it has no slots.
+// taken returns, as text, the amounts of all levels that calls hold. Unlike state it has no slots.
 func (x *crowd) taken() string {
 	text := ""
 	for _, l := range x.s.Levels {

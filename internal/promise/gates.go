@@ -133,7 +133,7 @@ func OfGate(l Limits, g *sluice.Gate, levels ...*Level) *Subject {
 
 // verbs are the ways in which the calls of a subject enter a gate.
 type verbs struct {
-	cost     int64         // what a call costs
+	cost     int64         // cost of a call
 	deadline time.Duration // of each context, 0 for none
 	within   time.Duration // for AcquireWithin, 0 for Acquire and Do
 	settle   sluice.Costs  // the units a call has really taken when it ends, nil for the amount with which it was admitted

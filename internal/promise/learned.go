@@ -9,8 +9,8 @@ import (
 	"github.com/sluice-go/sluice"
 )
 
-// brisk is the interval of a gate that learns. What it learns then is far above the rate that it
-// has afterwards, so that its calls start at exact times.
+// brisk is the interval of a gate that learns. Its estimate then is far above the rate that it has
+// afterwards, so that its calls start at exact times.
 const brisk = 100 * time.Microsecond
 
 // learned returns setup with a gate that has learned from throttled calls. It had another rate
@@ -109,15 +109,15 @@ func settledIn(tb testing.TB, l Limits, cfg sluice.Config) *Subject {
 	return v.subject(l, func(use func(*sluice.Gate) error) error { return use(g) }, []*Level{NewLevel("gate", g)})
 }
 
-// settledWithoutRate is settled without a rate: the first unit of what such a gate learns is
-// not that of a rate.
+// settledWithoutRate is settled without a rate: the first unit that such a gate learns is not that
+// of a rate.
 func settledWithoutRate(tb testing.TB, l Limits) *Subject {
 	l.Interval = 0
 	return settledIn(tb, l, l.Config())
 }
 
-// settledByCost is settledWithoutRate with a rate of cost that is above what its calls need: the
-// first unit of what such a gate learns is Cost.
+// settledByCost is settledWithoutRate with a rate of cost that is above the need of its calls: the
+// first unit that such a gate learns is Cost.
 func settledByCost(tb testing.TB, l Limits) *Subject {
 	l.Interval = 0
 	cfg := l.Config()

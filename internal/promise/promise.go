@@ -193,7 +193,7 @@ type Quota struct {
 	Name string
 	Left func() int64  // how much is left
 	Take func(n int64) // takes n, or returns -n if n < 0
-	Cost int64         // what a call takes; 0 means 1
+	Cost int64         // cost of a call; 0 means 1
 
 	// Rings reports whether it wakes callers that wait for it when something is returned. If not,
 	// they ask again when the wait that it named has ended, however long that is.

@@ -125,7 +125,7 @@ func (f farGate) subject(l Limits) *Subject {
 	return s
 }
 
-// trip is the time an answer takes. That is less than what a gate catches up on.
+// trip is the time an answer takes. That is less than the delay that a gate catches up on.
 const trip = 500 * time.Microsecond
 
 func farQuota(tb testing.TB, cfg sluice.Config) farGate {

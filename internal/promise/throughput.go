@@ -13,8 +13,8 @@ import (
 // A gate that admits nobody breaks no other promise: no call is early, nothing is overtaken,
 // nothing is lost. Each of the worst defects so far was such a standstill, of two features that
 // were right on their own. So whatever a subject has, callers that make one call after the other
-// must get 95 % of what a plain gate with the same rate and limit admits in the same bubble:
-// immediately, after each thing that can delay them, and at a server whose limit is to be
+// must get 95 % of the calls that a plain gate with the same rate and limit admits in the same
+// bubble: immediately, after each thing that can delay them, and at a server whose limit is to be
 // found.
 const (
 	share   = 0.95
@@ -44,7 +44,7 @@ func throughput(c *check) {
 		return // no server answers its calls
 	}
 	// For a gate that learns the rejection is news: it goes on at half of the rate and is back at it
-	// after some fifty calls, in about eight seconds. What it admits then is judged.
+	// after some fifty calls, in about eight seconds. The calls that it admits then are judged.
 	c.compare("after a wait that a server set", func(x *crowd) int {
 		wait, said := x.refuse(c.ways()[0], 3)
 		x.finish()
@@ -58,7 +58,7 @@ func throughput(c *check) {
 // compare plays a scene with the subject and with a plain gate that has the same rate and limit.
 // play returns the number of served calls.
 func (c *check) compare(name string, play func(x *crowd) int) {
-	// The limit in flight is above what the rate needs.
+	// The limit in flight is above the need of the rate.
 	l := Limits{Interval: c.unit, Room: 4, Policy: c.refusing().Policy}
 	var got, most int
 	c.scene(name, l, func(x *crowd) {
@@ -81,7 +81,7 @@ func (c *check) compare(name string, play func(x *crowd) int) {
 }
 
 // deliver lets callers make one call after the other for a time, and returns how many were served.
-// A call takes two intervals. f is what a server says to it; nil serves all.
+// A call takes two intervals. f is the answer of a server to it; nil serves all.
 func (x *crowd) deliver(d time.Duration, f func() error) (served int) {
 	ctx, cancel := context.WithTimeout(x.ctx, d)
 	defer cancel()

@@ -12,7 +12,7 @@ import (
 
 // A Request is the demand of a caller.
 type Request struct {
-	N   int64         // what Admit is asked for
+	N   int64         // the request to Admit
 	Max time.Duration // longest wait; negative is treated as 0, Forever as no bound
 
 	// Patience, if not 0, is handed to Config.GiveUp.
@@ -267,7 +267,7 @@ func (q *Queue) full() bool {
 }
 
 // A deadline is the deadline of a context. It is read before the queue is locked: the context
-// may be the caller's own, and its methods may use what the lock guards.
+// may be the caller's own, and its methods may use state that the lock guards.
 type deadline struct {
 	at  time.Time
 	set bool
@@ -281,7 +281,7 @@ func (q *Queue) deadline(ctx context.Context) (d deadline) {
 }
 
 // setRequest notes the rare parts of a request, of a caller that comes at now with a context of
-// deadline d: a bound on the wait, and what those need that ask, or were rejected.
+// deadline d: a bound on the wait, and the fields of callers that ask, or were rejected.
 func (w *Waiter) setRequest(r *Request, d deadline, q *Queue, now time.Duration) {
 	if r.Max != Forever {
 		w.more().maxAt = sat.Add(now, r.Max)

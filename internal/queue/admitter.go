@@ -28,7 +28,7 @@ type Admitter interface {
 	Forecast(now time.Duration, ahead int64) time.Duration
 }
 
-// HasUnit is what a Admitter may have as well.
+// HasUnit is an optional interface of an Admitter.
 type HasUnit interface {
 	// Unit returns by how many nanoseconds, but for rounding, a forecast grows at most with
 	// each unit of cost ahead. Then a change need not look at entries only because their
@@ -36,10 +36,10 @@ type HasUnit interface {
 	Unit() float64
 }
 
-// HasReceipt is what a Admitter may have as well.
+// HasReceipt is an optional interface of an Admitter.
 type HasReceipt interface {
-	// Receipt is called when Admit has let a caller through, and returns what the caller is
-	// handed, such as the number under which the admitter has recorded it. 0 is none.
+	// Receipt is called when Admit has let a caller through, and returns a receipt for the caller,
+	// such as the number under which the admitter has recorded it. 0 is none.
 	Receipt() uint32
 }
 
@@ -78,8 +78,8 @@ type Config struct {
 	// read for callers that need not wait.
 	Untimed bool
 
-	// Weigh returns what an entry of n adds to the forecasts of those behind
-	// it. Nil means n.
+	// Weigh returns the amount that an entry of n adds to the forecasts of those behind it. Nil
+	// means n.
 	Weigh func(n int64) int64
 
 	// Latch, if set, is the latch of the admitter.

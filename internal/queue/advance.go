@@ -8,7 +8,7 @@ import (
 	"github.com/sluice-go/sluice/limits"
 )
 
-// Change settles what is due, calls f to change the admitter, and applies the
+// Change settles due entries, calls f to change the admitter, and applies the
 // change to all entries: those it makes hopeless fail, those it lets through start, and
 // the driver sleeps for the new time. It looks only at entries whose bound is near, see
 // index.
@@ -20,7 +20,7 @@ func (q *Queue) Change(f func(now time.Duration)) {
 }
 
 // Adjust is Change, but looks for hopeless entries only if f reports that a forecast may be
-// later now: what comes earlier makes no wait hopeless.
+// later now: an earlier forecast makes no wait hopeless.
 func (q *Queue) Adjust(f func(now time.Duration) (later bool)) {
 	q.Lock()
 	defer q.Unlock()
@@ -138,7 +138,7 @@ func (q *Queue) Kick() {
 	}
 }
 
-// setDue writes only changes: every caller reads what is next to due, on all
+// setDue writes only changes: every caller reads the fields next to due, on all
 // processors, and in a semaphore it never changes.
 func (q *Queue) setDue(due time.Duration) {
 	if q.due != due {

@@ -93,7 +93,7 @@ func (q *Queue) askAtFront(w *Waiter) (next step, err error) {
 		return lookAgain, nil
 	}
 	if q.listen(w) {
-		return lookAgain, nil // for what came back before the bell knew of w
+		return lookAgain, nil // for units that came back before the bell knew of w
 	}
 	q.announceHead(w) // a message that comes before stays in its channel
 	return sleepOn, nil
@@ -211,7 +211,7 @@ func (q *Queue) ask(w *Waiter) (wait Wait, err error) {
 	return wait, err
 }
 
-// # What do those know who wait behind a head that asks?
+// # How much do callers know behind a head that asks?
 //
 // The admitter forecasts the wait for each entry. A limit that must be asked tells it only to the
 // head: a quota that is used up for an hour, a parent that is paused. Nobody overtakes the head,
@@ -240,8 +240,8 @@ type Behind struct {
 	// fixed, has a Behind, and there is no circle.
 	Above *Queue
 
-	// Count, if set, returns what a call of n takes of the share of its flow; it is n otherwise. It is
-	// fixed.
+	// Count, if set, returns the amount that a call of n takes of the share of its flow; it is n
+	// otherwise. It is fixed.
 	Count func(n int64) int64
 
 	// sure is the instant before which no caller starts for sure; 0 if that is not known.

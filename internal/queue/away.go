@@ -11,7 +11,7 @@ func (*TurnedAway) Error() string { return "turned away" }
 
 // TurnAway ends the waits of the entries that have a label for which which returns true, with a
 // *TurnedAway, and lets those behind them move up. A caller whose limits are just being asked
-// keeps what they grant. which is called with the queue locked.
+// keeps the units that they admit. which is called with the queue locked.
 func (q *Queue) TurnAway(which func(label uint32) bool) {
 	q.Lock()
 	defer q.Unlock()

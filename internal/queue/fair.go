@@ -16,16 +16,16 @@ package queue
 //	finish         a  ½  1  1½  2        starts     a b a a b a a b …
 //	               b     1      2
 //
-// A flow that was idle begins at the virtual time: it saves nothing up, and owes nothing. One whose head
-// gives up pays nothing. No flow waits for longer than the largest call of each other flow takes, and what
-// the heavier ones may start meanwhile: none starves, whatever the weights.
+// A flow that was idle begins at the virtual time: it saves nothing up, and owes nothing. One whose
+// head gives up pays nothing. No flow waits for longer than the largest call of each other flow
+// takes, and the calls that heavier ones may start until then: none starves, whatever the weights.
 //
 // Only heads are here, at most one of each flow, so the list of the queue itself is in the order of the
 // tags, and all forecasts hold: a caller may be overtaken, which makes its wait longer. Two stay where they
 // are: a head that is asking its limits at this moment, until it has the answer, and a caller of the queue
 // itself, without a flow, which is overtaken by nobody that comes later.
 
-// A Flow is what a queue below another has of that one. At most one of its callers waits there, its head.
+// A Flow is the share of a queue in the one above it. At most one of its callers waits there, its head.
 type Flow struct {
 	Below  *Queue
 	Weight int64 // its share, in proportion to those of others; 0 is 1
@@ -42,7 +42,7 @@ const mostPassed = 1000
 // tagOf returns the tag of a call of f that comes now.
 func (q *Queue) tagOf(f *Flow) float64 { return max(q.cfg.Behind.virtual, f.finish) }
 
-// cost returns what a call of n takes of the share of f.
+// cost returns the amount that a call of n takes of the share of f.
 func (q *Queue) cost(f *Flow, n int64) float64 {
 	if count := q.cfg.Behind.Count; count != nil {
 		n = count(n)

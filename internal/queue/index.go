@@ -32,10 +32,10 @@ import (
 // below is hopeless. So a node also has the latest forecast for its start with which none is: the
 // least of bound − cost ahead within the node × the Unit of the admitter.
 //
-// Entries come only at the end and leave mostly at the front. So the tree is slices: slots,
-// fan of them in a chunk, nodes above the chunks, nodes above those, each at the place that
-// its number gives it. To add a slot changes one node of each level. What leaves at the front
-// changes none, but adds to gone: its cost stays in the gaps, also in one that comes later.
+// Entries come only at the end and leave mostly at the front. So the tree is slices: slots, fan of
+// them in a chunk, nodes above the chunks, nodes above those, each at the place that its number
+// gives it. To add a slot changes one node of each level. An entry that leaves at the front changes
+// none, but adds to gone: its cost stays in the gaps, also in one that comes later.
 //
 // Entries that are not listed have no slot. Their cost is in the gap of the next slot behind
 // them. When one starts from the middle, that slot is found by its number in the queue.
@@ -250,7 +250,7 @@ func (x *index) soonest(t time.Duration) time.Duration {
 	return soonest
 }
 
-// refresh is soonest for what is below the i-th node of a level.
+// refresh is soonest for the entries below the i-th node of a level.
 func (x *index) refresh(level, i int, t time.Duration) time.Duration {
 	n := &x.nodes[level][i]
 	if n.bound >= t {

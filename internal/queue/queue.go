@@ -23,7 +23,7 @@
 //	└────┬────┘  └─────────┘  │ (no goroutine│  └─────────┘
 //	     │ timer              │  behind it)  │
 //	     ▼                    └──────────────┘
-//	  Advance: Admit(head)? Hand over, next. Not yet? Sleep for what it says.
+//	  Advance: Admit(head)? Hand over, next. Not yet? Sleep for that long.
 //
 // Invariants, all under the lock:
 //   - A caller is in the list or settled, never both.
@@ -64,9 +64,9 @@ import (
 // A Queue is a FIFO of callers. It must be made ready by Init and must not be copied.
 // Its Lock also guards the state of its admitter.
 type Queue struct {
-	// What each wait and each hand-over changes is close together: 64 bytes travel
-	// from processor to processor together, of which 8 are the semaphore's. What
-	// follows is only read then.
+	// The fields that each wait and each hand-over changes are close together: 64 bytes travel from
+	// processor to processor together, of which 8 are the semaphore's. The fields below are only
+	// read then.
 	mu          sync.Mutex
 	front, back *Waiter
 	spares      spares
@@ -96,8 +96,8 @@ type Queue struct {
 	admitter Admitter
 	cfg      Config
 
-	// What callers read without the lock is at the end, next to what those of a gate read
-	// of that: with thousands of gates each line of the cache is a miss.
+	// Fields that callers read without the lock are at the end, next to those that callers of a
+	// gate read of that: with thousands of gates each line of the cache is a miss.
 	place int32       // in the heap of the clock, from 1 on; 0: it does not ring
 	busy  atomic.Bool // see Busy
 	epoch time.Time
@@ -151,8 +151,8 @@ func (q *Queue) Time(d time.Duration) time.Time {
 	return now.Add(sat.Sub(d, now.Sub(q.epoch)))
 }
 
-// Instant returns the time t as an instant, converted now and once: what the
-// wall clock does later does not move it.
+// Instant returns the time t as an instant, converted now and once: later changes of the wall clock
+// do not move it.
 func (q *Queue) Instant(now time.Duration, t time.Time) time.Duration {
 	return sat.Add(now, time.Until(t))
 }

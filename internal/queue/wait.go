@@ -11,7 +11,7 @@ import (
 )
 
 // near is the longest wait that a caller that asks may be to be worth an exact end.
-// Config.Fine knows only what the admitter asks for, and the caller may wait for another
+// Config.Fine knows only the request of the admitter, and the caller may wait for another
 // limit, which may not catch up on lateness.
 const near = 100 * time.Millisecond
 
@@ -144,11 +144,11 @@ func (q *Queue) askInTurn(w *Waiter, wake <-chan Message, m Message) (_ Message,
 // sleepUntil returns until when the goroutine of w sleeps unless it gets a message, and
 // whether it is worth while to wake it more exactly than timers do.
 func (q *Queue) sleepUntil(w *Waiter) (until time.Duration, fine bool) {
-	until = w.until // Forever, or what askFor set
+	until = w.until // Forever, or set by askFor
 	if until == awake {
 		w.until = Forever
 		if w == q.driver && !w.asks() {
-			w.until = q.due // also if it sleeps for longer: what is due later need not wake it
+			w.until = q.due // also if it sleeps for longer: later entries need not wake it
 			fine = q.fine && q.cfg.Fine != nil && q.cfg.Fine()
 			if !fine && q.ringFor(w, q.Now(), q.due) {
 				return Forever, false

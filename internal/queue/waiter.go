@@ -59,7 +59,7 @@ type rare struct {
 	since     time.Duration      // when it came, got to the head or was woken to ask; Forever: not since it asked
 	due       time.Duration      // when it is to ask again, or was to when it asked
 	by        *Bell              // of the limit that rejected it when it asked, or nil
-	grant     Grant              // what it was given; it may have failed while it asked
+	grant     Grant              // the units that it got; it may have failed while it asked
 	bells     []hung             // the bells it is registered at
 	flow      *Flow              // of the queue at whose head it waits, or nil
 
@@ -181,7 +181,7 @@ func (q *Queue) attended(now time.Duration, n int64, done <-chan struct{}) *Wait
 	if !q.cfg.Untimed {
 		q.outside = q.fine && now >= 0 // before the queue was made: in a bubble it is the year 2000
 	} else if q.front == nil {
-		// To read the clock for each would be a tenth of what it costs to wait.
+		// To read the clock for each would be a tenth of the cost of a wait.
 		// A bubble and a caller outside of it do not wait for one another.
 		q.outside = q.fine && q.Now() >= 0
 	}

@@ -22,8 +22,7 @@ import (
 // intervals that are not a whole number of nanoseconds. While a caller holds the
 // lock or waits, the instant is closed:
 //
-//	next ≥ 0        open: no call waits; it is what the schedule would say
-//	next = closed   the schedule has the state; take the lock
+//	next ≥ 0        open: no call waits; it is the next slot of the schedule = closed   the schedule has the state; take the lock
 //
 // The lowest bit of the word says whether calls have passed since it was opened: with no
 // interval, as of a gate without a rate, a call may leave the instant as it was, and the
@@ -184,10 +183,9 @@ func (l *Lane) Open(next, interval time.Duration, places int64) bool {
 //	taken by    –    b    c
 //
 // Without it b and c would have been charged at 0 and 10, and the next slot would be 20. So
-// that is what GiveBack does: it charges b and c an interval earlier, as if we had woken them
-// that late. It returns no more than the catch-up allows after the lateness that they had
-// already, so the bound of the package holds. What follows is caught up at twice the rate,
-// like any lateness.
+// GiveBack does that: it charges b and c an interval earlier, as if we had woken them that late. It
+// returns no more than the catch-up allows after the lateness that they had already, so the bound
+// of the package holds. Later calls catch up at twice the rate, like any lateness.
 //
 // If there was a gap between the calls, those after it did not wait for the slot. It was not
 // used in time, and is lost. So is one that comes back much later than the catch-up allows.

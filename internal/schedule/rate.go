@@ -101,8 +101,8 @@ func (s *Schedule) SetRate(now time.Duration, rate limits.Rate) error {
 	return nil
 }
 
-// restore describes what is stored at now of a burst as what a call of cost 0
-// would leave behind now, so that it can be re-priced on its own.
+// restore describes the burst that is stored at now as the state that a call of cost 0 would leave
+// behind now, so that it can be re-priced on its own.
 func (s *Schedule) restore(now time.Duration) {
 	tat, rem := s.lifted()
 	s.last, s.lastRem, s.debt, s.lastN = now, 0, max(0, tat-now), 0

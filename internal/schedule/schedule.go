@@ -272,7 +272,7 @@ func (s *Schedule) charge(now time.Duration, late bool) (tat time.Duration, rem 
 func (s *Schedule) Admit(now, due time.Duration, n int64) time.Duration {
 	late := due < now
 	if n == 1 && !late {
-		if next, interval, ok := s.Plain(); ok { // what follows, but without divisions
+		if next, interval, ok := s.Plain(); ok { // the same as below, but without divisions
 			if now >= next {
 				s.Took(now + interval)
 			}
@@ -289,7 +289,7 @@ func (s *Schedule) Admit(now, due time.Duration, n int64) time.Duration {
 	}
 	tat, rem := s.charge(now, late)
 	s.streak.follow(now, tat, s.tat, s.catchUp)
-	s.credit, s.repay = max(0, now-tat), 0 // what was not needed now is not owed later
+	s.credit, s.repay = max(0, now-tat), 0 // a slot that was not needed now is not owed later
 	if s.credit > 0 {
 		s.repay = max(repaid, s.tolerated(now))
 	}

@@ -20,7 +20,7 @@ import (
 // Guava's way (SmoothWarmingUp) counts permits. Idleness stores permits, as for
 // a burst, but stored permits do not make calls cheaper but more expensive: the more
 // are stored, the colder it is. A call of cost n takes n of them from the
-// right, each at the price of the curve there, and what is not stored costs T:
+// right, each at the price of the curve there, and units that are not stored cost T:
 //
 //	interval
 //	  cold = F·T ┤                        ╱      F = coldFactor
@@ -54,9 +54,8 @@ import (
 // coldFactor is the factor by which the interval is longer in a cold schedule is, F.
 const coldFactor = 3
 
-// A warmUp is the state of the curve. Permits are counted in floating point:
-// an area is not a whole number of nanoseconds. What is charged when nothing is
-// stored, the rate that holds in the long run, stays exact.
+// A warmUp is the state of the curve. Permits are counted in floating point: an area is not a whole
+// number of nanoseconds. The charge when nothing is stored, the rate in the long run, stays exact.
 type warmUp struct {
 	over   time.Duration // W
 	factor float64       // F

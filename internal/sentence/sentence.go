@@ -11,7 +11,7 @@ import (
 // A Wait is the known facts about the wait of a call, or of several.
 type Wait struct {
 	For string    // a limits.Cause, or ""
-	Why string    // what is known about it: a rate, the reason of a pause, the name of a parent …
+	Why string    // details about it: a rate, the reason of a pause, the name of a parent …
 	End time.Time // zero if unknown
 
 	// AtLeast is set if End is only that of the first call that waits.
@@ -57,7 +57,7 @@ func (w Wait) Text(now time.Time) string {
 	return joined(w.Cause(), until)
 }
 
-// Below returns w, which is for a parent, with what up says about the first call that waits
+// Below returns w, which is for a parent, with the text of up about the first call that waits
 // there. The calls that wait for the parent do so at least as long.
 func (w Wait) Below(up Wait) Wait {
 	w.Why = joined(w.Why, up.Cause())
@@ -75,8 +75,8 @@ func (w Wait) Until(now time.Time) string {
 	return ""
 }
 
-// until returns when a wait of a minute or more ends, and what ends one of which the end is
-// not known. It is "" for a shorter wait: then only its length says something.
+// until returns when a wait of a minute or more ends, and the event that ends one with an unknown
+// end. It is "" for a shorter wait: then only its length says something.
 func (w Wait) until(now time.Time) string {
 	switch left := w.End.Sub(now); {
 	case w.End.IsZero():

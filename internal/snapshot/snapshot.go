@@ -1,6 +1,6 @@
 // Package snapshot seals the state of a limit for another process, and opens it there.
 //
-// # How does a limit recognize what it wrote?
+// # How does a limit recognize its own snapshot?
 //
 // A limit that takes a damaged snapshot for a good one admits units that were used already, or
 // rejects for years. A checksum detects errors of a disk, but not edits that also fix the checksum,

@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// dark is what each color of the pictures becomes on a dark background. The light ones are from
+// dark maps each color of the pictures to that on a dark background. The light ones are from
 // Okabe and Ito (Color Universal Design, 2008) and greys.
 var dark = map[string]string{
 	"#FFFFFF": "#0D1117", // the background

@@ -219,7 +219,7 @@ func (r *rewriter) choose(s *ast.SelectStmt) {
 	r.replace(s.Pos(), s.Body.Lbrace, fmt.Sprintf("switch %s%v%s) ", r.call("Select"), otherwise, strings.Join(cases, "")))
 }
 
-// operation returns what a case of a select does with which channel.
+// operation returns the operation and the channel of a case of a select.
 func operation(s ast.Stmt) (how string, channel ast.Expr) {
 	var e ast.Expr
 	switch s := s.(type) {

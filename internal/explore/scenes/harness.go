@@ -13,7 +13,7 @@ import (
 	"github.com/sluice-go/sluice/limits"
 )
 
-// A stage is one execution of a scene, with what its callers have seen. One goroutine runs at a
+// A stage is one execution of a scene, with the observations of its callers. One goroutine runs at a
 // time, so its fields need no lock.
 type stage struct {
 	*sched.World
@@ -133,7 +133,7 @@ func (s *stage) most(g *gate) (most int64) {
 	return most
 }
 
-// in returns what c has in flight in g while it runs.
+// in returns the amount that c has in flight in g while it runs.
 func (c *call) in(g *gate) int64 {
 	at := c.gate
 	for at != nil && at != g {

@@ -20,7 +20,7 @@ type Search struct {
 	Until time.Time
 }
 
-// A Result is what a search has found.
+// A Result is the result of a search.
 type Result struct {
 	Executions int
 	Pruned     int // executions that sleep sets ended early
@@ -144,7 +144,7 @@ func (w *World) enabled() (s set) {
 	return s
 }
 
-// end looks at what is left when no goroutine can go on and no timer runs.
+// end checks the remaining goroutines when none can go on and no timer runs.
 func (w *World) end() {
 	var asleep []string
 	for _, t := range w.threads {

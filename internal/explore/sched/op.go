@@ -2,16 +2,16 @@ package sched
 
 import "unsafe"
 
-// An Object is what operations act on: an atomic variable, a mutex, a channel, or the end of a
+// An Object is the object of operations: an atomic variable, a mutex, a channel, or the end of a
 // context. The zero Object is ready. It belongs to one execution at a time.
 type Object struct {
 	run     uint64  // the execution that used it last
-	clock   clock   // of its last write, for the order of what depends on it
+	clock   clock   // of its last write, for the order of operations that depend on it
 	reads   clock   // of its reads since
 	touched []int32 // the steps of this execution that used it
 }
 
-// fresh forgets what an earlier execution left in o.
+// fresh resets the state that an earlier execution left in o.
 func (o *Object) fresh(run uint64) {
 	if o.run != run {
 		o.run, o.clock, o.reads, o.touched = run, clock{}, clock{}, o.touched[:0]
@@ -86,7 +86,7 @@ func Unlock(what string, o *Object) {
 
 // # Channels
 //
-// They stay what they are. One goroutine runs at a time, so to look whether a channel is ready
+// They stay unchanged. One goroutine runs at a time, so to look whether a channel is ready
 // and then to use it is one step. No channel between the goroutines of a scene may be without a
 // buffer, but for one that is only closed.
 
@@ -193,7 +193,7 @@ func Select(hasDefault bool, all ...Case) int {
 	return which[t.world.alternative(len(ready))]
 }
 
-// outside is Select outside of an execution: for what a scene does before and after it.
+// outside is Select outside of an execution: for the steps of a scene before and after it.
 func outside(hasDefault bool, _ []Case) int {
 	if hasDefault {
 		return -1

@@ -79,7 +79,7 @@ type step struct {
 	op     Op
 }
 
-// A World is one execution of a scene: its goroutines, its time, and what has gone wrong.
+// A World is one execution of a scene: its goroutines, its time, and the failures.
 type World struct {
 	number   uint64
 	threads  []*thread
@@ -102,7 +102,7 @@ type World struct {
 // runs counts executions.
 var runs uint64
 
-// last is the world of the last execution, for what a scene does before and after it.
+// last is the world of the last execution, for the steps of a scene before and after it.
 var last *World
 
 // The wall clock at the beginning of each execution. The second has no monotonic part, as in a
@@ -227,7 +227,7 @@ func (w *World) perform(t *thread) {
 	current = nil
 }
 
-// kill unwinds what is left of the execution.
+// kill unwinds the rest of the execution.
 func (w *World) kill() {
 	for _, t := range w.threads {
 		if !t.over {
@@ -297,7 +297,7 @@ func (t *Timer) Stop() bool {
 }
 
 // advance lets the time pass up to the next timer, which fires, and reports false if there is
-// none. All that has happened is before what happens next, for all goroutines.
+// none. All that has happened is before the next event, for all goroutines.
 func (w *World) advance() bool {
 	if len(w.timers) == 0 {
 		return false

@@ -1,4 +1,4 @@
-// Package badinput reads the table of what each package does with bad input, and
+// Package badinput reads the table of how each package handles bad input, and
 // checks its cells.
 package badinput
 

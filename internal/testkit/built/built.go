@@ -18,10 +18,9 @@ import (
 // and returns their status; it is not 0 if they leak goroutines. With `go run`
 // every exit status but 0 would be 1.
 //
-// main is the function of the program and is not called. The result of go test is
-// kept as long as the binary of the test is the same. The linker would leave out
-// of it what only the program uses, so that a program that has changed would not
-// be tested again.
+// main is the function of the program and is not called. The result of go test is kept as long as
+// the binary of the test is the same. The linker would leave out of it the symbols that only the
+// program uses, so that a program that has changed would not be tested again.
 func Test(m *testing.M, name string, path *string, main func()) int {
 	dir, err := os.MkdirTemp("", name)
 	if err != nil {

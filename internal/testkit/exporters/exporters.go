@@ -1,5 +1,5 @@
 // Package exporters has the cases that every exporter of metrics is tested with. Each exporter
-// compares what it shows after a case with its own file, testdata/NAME.txt.
+// compares its output after a case with its own file, testdata/NAME.txt.
 package exporters
 
 import (

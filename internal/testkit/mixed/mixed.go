@@ -1,5 +1,5 @@
-// Package mixed checks anything that decides by several rates for one key against what
-// those rates allow. It sees only admitted units and their times.
+// Package mixed checks anything that decides by several rates for one key against those rates. It
+// sees only admitted units and their times.
 package mixed
 
 import (

@@ -7,12 +7,12 @@ import (
 )
 
 // Cell returns r as the five integers that CL.THROTTLE of redis-cell replies
-// since version 0.3.1: 1 if rejected, the limit, what remains, the seconds until
+// since version 0.3.1: 1 if rejected, the limit, the remaining quota, the seconds until
 // a retry (-1 if allowed or hopeless) and the seconds until the reset. Seconds
 // are cut to milliseconds and then rounded up, so 0.9 ms are 0 seconds.
 func Cell(r limits.Result) [5]int64 { return cell(r, ceilSeconds) }
 
-// CellLegacy returns what redis-cell up to version 0.3.0 replied: Cell, but
+// CellLegacy returns the reply of redis-cell up to version 0.3.0: Cell, but
 // with seconds rounded down.
 func CellLegacy(r limits.Result) [5]int64 { return cell(r, floorSeconds) }
 

@@ -14,7 +14,7 @@ import (
 
 // A Log collects how calls ended.
 type Log struct {
-	Start time.Time // what instants count from
+	Start time.Time // the origin of instants
 
 	mu   sync.Mutex
 	left []Left
