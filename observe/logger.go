@@ -108,7 +108,7 @@ func NewLogger(to *slog.Logger, options ...LoggerConfig) sluice.Observer {
 	return l.observe
 }
 
-// waitOf says what a call is about to wait for, and until when, in the words of sluice.Stats.Why.
+// waitOf returns the cause of a wait that begins, and its end, in the words of sluice.Stats.Why.
 func waitOf(e sluice.Event, now time.Time) string {
 	w := sentence.Wait{For: string(e.LimitedBy), Why: e.Why}
 	if e.Wait > 0 {

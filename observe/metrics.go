@@ -28,8 +28,8 @@ type Metric struct {
 	Values           []string
 	MaxValues        int
 
-	// Event returns, for each kind of event that changes the metric, what the event adds to
-	// it, or what a histogram records. The value of the Label is Event.Reason.
+	// Event returns, for each kind of event that changes the metric, the amount that the event adds
+	// to it, or that a histogram records. The value of the Label is Event.Reason.
 	Event map[sluice.EventKind]func(e sluice.Event) float64
 
 	// Totals calls yield with each value that the gates of one name have, and with the value

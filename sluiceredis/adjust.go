@@ -12,7 +12,7 @@ type correction struct {
 	spot
 	delta int64         // units; negative: returned
 	age   time.Duration // since the call was admitted
-	end   int64         // what the state returned for the call, or 0
+	end   int64         // value that the state returned for the call, or 0
 
 	add, arg int64
 	done     bool  // it was this process's own affair

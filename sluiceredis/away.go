@@ -82,7 +82,7 @@ type outageError struct {
 	since  time.Duration // the time since the server became unavailable; 0 if it was asked
 	retry  time.Duration // when it is worth asking again
 	cause  error         // the last failure
-	why    string        // what else led to the rejection; or ""
+	why    string        // another cause of the rejection; or ""
 }
 
 // Error returns the decision and its reason in one line.

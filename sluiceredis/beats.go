@@ -15,7 +15,7 @@ import (
 // Each writes its name and the server's time into one sorted set, every few seconds while it asks
 // the server anything, and reads the number of others that have done so lately. One that has
 // crashed, or is cut off, is counted a little longer, and the others have the smaller shares
-// until then. While this one is cut off the number stays what it was.
+// until then. While this one is cut off the number stays the same.
 //
 // An instance that joins is known to the others when they count the next time. If it
 // had a share before, and they had the larger ones of before, all of them together

@@ -54,7 +54,7 @@ func (b *bounded) Deadline() (time.Time, bool) {
 // Done implements context.Context.
 func (b *bounded) Done() <-chan struct{} { return b.timer(true).Done() }
 
-// Err implements context.Context. What it returned once, it returns always: an end is
+// Err implements context.Context. It always returns the same: an end is
 // kept by the context with the timer. If the caller's deadline is the earlier one, the
 // caller's context says whether that has passed, so that both never differ.
 func (b *bounded) Err() error {

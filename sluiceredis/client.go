@@ -59,7 +59,7 @@ type Script struct {
 
 // NewScript returns the script of that text. name is for people.
 func NewScript(name, text string) *Script {
-	sum := sha1.Sum([]byte(text)) // which is what EVALSHA wants
+	sum := sha1.Sum([]byte(text)) // which EVALSHA wants
 	return &Script{name: name, text: text, digest: hex.EncodeToString(sum[:])}
 }
 

@@ -33,7 +33,7 @@
 //		{Name: "day", Limiter: day.On("acct42")},       // of orders/day
 //	}})
 //
-// # What is exact
+// # Exact guarantees
 //
 // Each decision is made by one script, which runs alone and reads the server's clock:
 // the clocks of the machines do not matter. Callers of one key on one machine that come
@@ -44,7 +44,7 @@
 // Machines may have different rates and windows for one name, as in a rolling deploy:
 // see [Bucket.SetRate], [Sliding] and [Store.Fixed].
 //
-// # What is not
+// # Approximate behavior
 //
 // If a script was sent and no reply came, it is unknown whether it ran. It is not sent again: the
 // call is rejected with an error that matches [ErrAmbiguous], and the units the script took, if it

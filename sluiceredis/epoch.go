@@ -8,7 +8,7 @@ import (
 	"github.com/sluice-go/sluice/sluiceredis/internal/slot"
 )
 
-// # What may a server have forgotten?
+// # Which state may a server have lost?
 //
 // One that was killed has lost the writes that had not reached its log: all, the last second, or
 // nothing. A replica that took over may not have received the last writes. Then neither the content

@@ -64,7 +64,7 @@ const (
 	newEpoch   = -4
 )
 
-// dataError returns what a negative code says about key.
+// dataError returns the error for a negative code about key.
 func dataError(key string, code int64) error {
 	switch code {
 	case wrongType:

@@ -55,7 +55,7 @@ func NewGoRedis(client redis.UniversalClient) (Client, error) {
 // a timeout, and not along with others of its pipeline.
 type once struct{ *redis.Cmd }
 
-// Never overrides what go-redis asks before it sends a command again.
+// Never overrides the check of go-redis before it sends a command again.
 func (once) NoRetry() bool { return true }
 
 // newOnce returns EVALSHA or EVAL.

@@ -47,7 +47,7 @@ func judgeReply(e *ServerError) outage.Verdict {
 	return v
 }
 
-// judge returns what a call says about its server that ended with err. ctx is
+// judge returns the finding about its server from a call that ended with err. ctx is
 // that of its caller, which may have ended before the server could have answered:
 // in less than a tenth of the longest time.
 func (s *Store) judge(ctx context.Context, err error, took time.Duration) outage.Verdict {

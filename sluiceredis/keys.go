@@ -10,17 +10,16 @@ import (
 // longestText is the longest name or key that stands in a Redis key as it is.
 const longestText = 128
 
-// key returns where a limit keeps what it knows: prefix:kind:{name|key}, and of
-// one called family/limit prefix:kind:{family|key}:limit. What stands in braces
-// is the tag: it decides the slot of a Redis Cluster, so all parts of one limit,
-// and all limits of one family and key, are on one server, and scripts can decide
-// them together. The kind holds the version of the format, and no numbers of the
-// limit: those may change without starting it over.
+// key returns the key of the state of a limit: prefix:kind:{name|key}, and of one called
+// family/limit prefix:kind:{family|key}:limit. The text in braces is the tag: it decides the slot
+// of a Redis Cluster, so all parts of one limit, and all limits of one family and key, are on one
+// server, and scripts can decide them together. The kind holds the version of the format, and no
+// numbers of the limit: those may change without starting it over.
 func (s *Store) key(kind, name, key, part string) string {
 	return s.head(kind, name) + escape(key) + tail(name, part)
 }
 
-// head returns what is before the key, and tail what is behind it.
+// head returns the part before the key, and tail the part behind it.
 func (s *Store) head(kind, name string) string {
 	family, _ := split(name)
 	return s.prefix + ":" + kind + ":{" + escape(family) + "|"

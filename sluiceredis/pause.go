@@ -8,7 +8,7 @@ import (
 	"github.com/sluice-go/sluice/sluiceredis/internal/kinds"
 )
 
-// voids reports whether a span is worthless by what is known. FailOpen lets all
+// voids reports whether a span is known to be void. FailOpen lets all
 // calls through, in a pause too: another reservation would get the same. The lock
 // is held.
 func (p *Pacer) voids(s *span) bool {
@@ -105,9 +105,9 @@ func pausesIn(reply []int64) kinds.Pauses {
 
 // # How does Resume move callers up that hold slots behind a pause?
 //
-// It makes all slots void that were reserved before, and each caller that notices the
-// end reserves another one. Until where the void slots reach is kept as a mark, which
-// is also what a caller compares: slots with a lower mark are from before the end.
+// It makes all slots void that were reserved before, and each caller that notices the end reserves
+// another one. Until where the void slots reach is kept as a mark, which a caller also compares:
+// slots with a lower mark are from before the end.
 //
 //	reserved   ·····pause·····│1│2│3│4│
 //	Resume     ····▲│1│2│3│4│         ↑ mark

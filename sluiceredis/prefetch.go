@@ -27,7 +27,7 @@ const tripsAhead = 8
 type prefetched struct {
 	ahead time.Duration
 	began time.Time     // for use
-	turn  chan struct{} // of capacity 1; held to change what follows
+	turn  chan struct{} // of capacity 1; held to change the fields below
 	held  span          // for the next Admit
 	last  span          // by which Admit has let a call through
 	each  int64         // interval of those that are held, ns
@@ -160,7 +160,7 @@ func (p *Pacer) admitHeld(ctx context.Context, n int64) (wait time.Duration, ok 
 		case time.Since(looked) > p.poll || m.held.paused && p.doubts(&m.held, looked):
 			if err := p.look(ctx); err != nil && (m.held.paused || ctx.Err() != nil) {
 				return 0, false, err
-			} else if err != nil { // what was reserved counts, until known otherwise
+			} else if err != nil { // reserved units count, until known otherwise
 				p.leave(n)
 				p.keep()
 				return 0, true, nil

@@ -80,10 +80,10 @@ type part struct {
 	n int64
 
 	// res is, of a request that was admitted, the result that this limit alone would have returned; of
-	// another whether it would have admitted it, and what it holds. The limit of a pacer is
+	// another whether it would have admitted it, and its content. The limit of a pacer is
 	// the number of calls of 1 that may start together after idleness.
 	res limits.Result
-	end int64 // what the state returned for what was taken, or 0
+	end int64 // the value of the state for the taken units, or 0
 }
 
 // A single is a request for one limit, in one piece of memory.
@@ -115,8 +115,8 @@ func (r *request) ever() bool {
 	return true
 }
 
-// decided reports whether the script decides requests like r. The result of others is
-// known, but for what each of several limits would say.
+// decided reports whether the script decides requests like r. The result of others is known, except
+// for the decision of each of several limits.
 func (r *request) decided() bool { return !r.nothing() && (len(r.parts) > 1 || r.ever()) }
 
 // equal reports whether r asks the limits of o for the same.

@@ -7,7 +7,7 @@ import (
 	"github.com/sluice-go/sluice/sluiceredis/internal/kinds"
 )
 
-// # What may a script do?
+// # How may a script behave?
 //
 //   - It reads the server's clock once, and replies it last, in microseconds:
 //     the decision can then be computed again (see replay_test.go). No clock
@@ -15,8 +15,7 @@ import (
 //   - It replies integers, first a code: 0, or negative if a key has invalid content. Error messages differ between servers and are not looked at.
 //   - It decides everything before it writes anything, so that an error leaves
 //     the keys as they were.
-//   - It names all keys, which share a hash tag, and gives each an expiry as
-//     long as what it says counts.
+//   - It names all keys, which share a hash tag, and gives each an expiry as long as its content matters.
 //   - It uses no library beyond string, math and table, so that it runs on
 //     Redis from version 5 on, on Valkey and in miniredis.
 
@@ -25,7 +24,7 @@ var lua embed.FS
 
 // takes and adds are the scripts that take from sets of limits of those kinds, or add to
 // limits without asking. A script has the rules of its kinds only, because Lua creates each
-// function again in each call; takes make them only for what is not the usual bucket.
+// function again in each call; takes make them only for limits other than the usual bucket.
 var takes, adds = func() (takes, adds [1 << kinds.Count]*Script) {
 	for set := range takes {
 		parts := []string{"epoch", "limits"}
@@ -66,7 +65,7 @@ func strictScript(name string, parts ...string) *Script {
 	return s
 }
 
-// source returns what is in lua/name.lua, without the lines that are comments only: a
+// source returns the content of lua/name.lua, without the lines that are comments only: a
 // server that does not know a script is sent all of it.
 func source(name string) string {
 	text, err := lua.ReadFile("lua/" + name + ".lua")

@@ -26,7 +26,7 @@ type SemaphoreConfig struct {
 	Poll time.Duration
 }
 
-// # What can a lease promise?
+// # How reliable is a lease?
 //
 // Permits that a machine took and never returned, because it crashed, must become available again.
 // So they are leased for a time, and the holder prolongs that as long as it lives. With one Redis
@@ -198,8 +198,8 @@ func (s *Semaphore) run(ctx context.Context, integers int, what string, args ...
 	return reply, err
 }
 
-// believed is the time after sending a request for which a lease is believed to last: less
-// than it does, by what a clock may drift and a timer be late.
+// believed is the time after sending a request for which a lease is believed to last: less than it
+// does, by the drift of a clock and the delay of a timer.
 func (s *Semaphore) believed() time.Duration { return s.lease - s.lease/1000 - 10*time.Millisecond }
 
 // holdLocked begins to renew l, which was asked for at sent. s is locked.
@@ -269,7 +269,7 @@ func (s *Semaphore) renewAll() {
 
 func (s *Semaphore) renewSome(leases []*Lease) bool {
 	var args []string
-	for _, l := range leases { // with what was lost, if it was
+	for _, l := range leases { // with the lost lease, if it was
 		args = append(args, l.id, format(l.n), format(l.token))
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), s.lease/3)

@@ -11,10 +11,10 @@ import (
 
 // # How do many keys need few scripts?
 //
-// Of what the server does for a decision most is for the script and not for the
-// limits: to find the script, to make its functions, to read the time, to reply.
-// Callers of one key share that: see gather. Callers of many keys, whose calls
-// are in one pipeline, share it as well: one script decides for all of them.
+// Most work of the server for a decision is for the script and not for the limits: to find the
+// script, to make its functions, to read the time, to reply. Callers of one key share that: see
+// gather. Callers of many keys, whose calls are in one pipeline, share it as well: one script
+// decides for all of them.
 //
 //	pipeline   take a │ take b │ take c │ reserve d
 //	           └──────────────────────┘
@@ -23,10 +23,9 @@ import (
 // Sets that ask for the same, but for the key, say it once: each argument costs the server
 // 0.1 µs, of 3 for a bucket.
 //
-// A set of limits is as good as alone in such a script: what is wrong with one does not
-// matter to others. Only an answer that does not come is missing for all of them,
-// as for all in a pipeline. Sliding windows have their own scripts, because each may
-// write 10,000 units.
+// A set of limits is as good as alone in such a script: an error of one does not affect others.
+// Only an answer that does not come is missing for all of them, as for all in a pipeline. Sliding
+// windows have their own scripts, because each may write 10,000 units.
 
 // mostSets is the maximum number of sets that one script decides. 64 buckets take the server 0.4 ms,
 // and more would gain nothing.
@@ -44,7 +43,7 @@ type sending struct {
 	hearing *hearing      // nil if its caller waits until it ends
 }
 
-// patience returns what ends the wait of c for others.
+// patience returns a channel that ends the wait of c for others.
 func (c *sending) patience() (ctx context.Context, until time.Time) {
 	return c.within.Context, c.within.limit
 }

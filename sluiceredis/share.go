@@ -9,13 +9,12 @@ import (
 	"github.com/sluice-go/sluice/sluiceredis/internal/kinds"
 )
 
-// # What is a share of a limit, exactly?
+// # How is a share of a limit defined?
 //
-// Of M instances each admits 1/M of the capacity and 1/M of the rate. For a
-// bucket that is M times the interval and a capacity divided by M, rounded down:
-// so M shares hold no more than the bucket, and leak no faster. As time, which
-// is what a bucket holds, a share and the whole are equally deep, and the server's
-// level can be compared with the share's.
+// Of M instances each admits 1/M of the capacity and 1/M of the rate. For a bucket that is M times
+// the interval and a capacity divided by M, rounded down: so M shares hold no more than the bucket,
+// and leak no faster. As time, the unit of a bucket, a share and the whole are equally deep, and
+// the server's level can be compared with the share's.
 //
 //	whole   capacity 16, interval 1 s, depth 16 s
 //	share   capacity  4, interval 4 s, depth 16 s    of 4 instances
@@ -25,12 +24,12 @@ import (
 // just used its share of the limit, or found it used up by others, has nothing when the server
 // becomes unavailable. On the way back it is the other way round: the units that the share
 // admitted, and still holds, is taken from the whole before anything else for that key. With i of M
-// instances cut off all of them together admit at most (1 + i/M) times what the limit does, in any
+// instances cut off all of them together admit at most (1 + i/M) times the units of the limit, in any
 // window. M counts the instances that were there one count before, see beats: an instance that
 // joined later is not known, and has no share.
 
-// mostInstances is the maximum number of instances that may share a limit: more would overflow what
-// scripts compute with.
+// mostInstances is the maximum number of instances that may share a limit: more would overflow the
+// numbers of scripts.
 const mostInstances = 1000
 
 // followed returns the share of a limit that this process keeps up to date, if it does,
@@ -68,7 +67,7 @@ func (e *outageError) later(limit int64) limits.Result {
 }
 
 // keep keeps the share of a limit up to date: the server has admitted so many units, and
-// found is what it found, or nil if that is not known.
+// found is its state, or nil if that is not known.
 func (s *Store) keep(a spot, found kinds.State, granted, now int64) {
 	share, among := s.followed(a.limit)
 	if share == nil {
@@ -110,9 +109,9 @@ func (s *Store) report(ctx context.Context, a spot) error {
 	return nil
 }
 
-// adjustHere makes that part of a correction which does not concern the server:
-// all of it if there is no server, and of what is returned that which was not
-// reported to the server. It returns the rest.
+// adjustHere makes that part of a correction which does not concern the server: all of it if there
+// is no server, and of returned units those that were not reported to the server. It returns the
+// rest.
 func (s *Store) adjustHere(a spot, delta int64, age time.Duration, end int64) (rest int64, err error) {
 	if delta == 0 {
 		return 0, nil

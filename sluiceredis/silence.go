@@ -23,7 +23,7 @@ import (
 //	script  ├──────────────┼───────────────────────┤ Timeout
 //	probes                 │ ├─────────────────────────┤   ├──── …
 //
-// What the script takes after its caller has left stays taken, as with every call of unknown
+// Units that the script takes after its caller has left stay taken, as with every call of unknown
 // outcome: fewer calls start than the limit allows, never more. Its answer, however late, is
 // measured: a server that has become slow is waited for afterwards.
 //
@@ -56,7 +56,7 @@ type hearing struct {
 	ctx      context.Context
 	ints     []int64 // the reply
 	err      error
-	panicked any // what the client panicked with
+	panicked any // the value with which the client panicked
 
 	mu    sync.Mutex
 	ended bool

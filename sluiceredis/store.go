@@ -73,7 +73,7 @@ type Config struct {
 // the same prefix. Its methods make the limits.
 //
 // A Store is safe for use by multiple goroutines, must be made by [New] and must
-// not be copied. It need not be closed: what it does in the background ends soon
+// not be copied. It need not be closed: its background work ends soon
 // after the last call, and with the last lease.
 type Store struct {
 	client  Client
@@ -85,7 +85,7 @@ type Store struct {
 	takes  gather.Gatherer[sign, *request]
 	pacers gather.Gatherer[sign, *pacing]
 
-	ways    gather.Gatherer[uint64, *sending] // what is under way, by number
+	ways    gather.Gatherer[uint64, *sending] // calls under way, by number
 	most    uint64                            // their maximum number; 0: no bound, and nothing gathers
 	nextWay atomic.Uint64
 
@@ -188,9 +188,9 @@ func (s *Store) place(key string) string {
 	return s.places(key)
 }
 
-// run runs a script that replies its code, and what a code below 0 says about
-// a key as an error. It counts the outcome. If the server is unavailable, or could
-// not be asked although there was time, the error is an outageError.
+// run runs a script that replies its code, and returns a code below 0 as an error about a key. It
+// counts the outcome. If the server is unavailable, or could not be asked although there was time,
+// the error is an outageError.
 func (s *Store) run(ctx context.Context, script *Script, keys, args []string) ([]int64, error) {
 	return s.runCall(ctx, &sending{call: ScriptCall{script, keys, args}})
 }

@@ -256,7 +256,7 @@ func (s *Store) takeHere(r *request, away *outageError) (err error) {
 	}()
 	if away != nil {
 		r.sent = s.elapsed()
-		defer r.forget() // what was taken is returned by what is noted
+		defer r.forget() // taken units are returned by the notes
 	}
 	if len(r.parts) == 1 {
 		if _, err = s.decideHere(&r.parts[0], r.parts[0].n, away); err == nil {
@@ -275,7 +275,7 @@ func (s *Store) takeHere(r *request, away *outageError) (err error) {
 				continue
 			}
 			s.takeBack(p.key, rule, p.n, p.end, away != nil)
-			if p.end = 0; err == nil { // what it holds without that
+			if p.end = 0; err == nil { // its content without that
 				_, err = s.decideHere(p, 0, away)
 			}
 		}

@@ -214,8 +214,8 @@ func (t *joint) ask(ctx context.Context, calls int64, n []int64) (r *request, er
 // AdjustAll implements limits.Joint: it is Adjust of limit i by delta[i]. If the
 // server cannot be asked, or one key has invalid content, none is corrected.
 //
-// Slots of a pacer are returned only as a gate does it: with an age of 0, what
-// the set has admitted last, and if no slot was taken since.
+// Slots of a pacer are returned only as a gate does it: with an age of 0, those that the set has
+// admitted last, and if no slot was taken since.
 func (t *joint) AdjustAll(ctx context.Context, delta []int64, age time.Duration) []error {
 	all := make([]correction, len(t.limits))
 	for i, a := range t.form().spots {

@@ -36,7 +36,7 @@ type change struct {
 // An answer is the response to a POST.
 type answer struct {
 	Said string  `json:"said"`
-	Undo *change `json:"undo,omitempty"` // what takes the change back, without a gate; nil if nothing does
+	Undo *change `json:"undo,omitempty"` // the change that reverts it, without a gate; nil if there is none
 }
 
 // can returns a letter for each thing that a Control changes: p, r, c.
@@ -105,7 +105,7 @@ func (h *Handler) serveChange(w http.ResponseWriter, r *http.Request) {
 	_ = json.NewEncoder(w).Encode(answer{row.name + ": " + did, c.undo(&before.Stats, now)})
 }
 
-// find returns the gate that a change is for, and what the last sample had of it.
+// find returns the gate that a change is for, and its values in the last sample.
 func (h *Handler) find(c change) (row *history, before Gate, err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -2,19 +2,19 @@
 //
 //	http.Handle("/debug/gates", live.New(live.FromGates(gate)))
 //
-// or live.New(live.FromTransport(t)), live.FromKeyed(k), live.FromStats(seq), or several of them. The page has
-// a row for each gate, the busiest on top: the rate at which calls start and at which they may, the
-// number that wait, are in flight or are rejected, the time they waited, and one sentence that says
-// why the gate is as slow as it is and what would change that. Its details are what the server says
-// remains, the estimate of the gate about the limit, pauses and their reason, retries, and a chart
-// of the last minute. It is updated once a second, works without JavaScript (reload it then), and
-// loads nothing from elsewhere.
+// or live.New(live.FromTransport(t)), live.FromKeyed(k), live.FromStats(seq), or several of them.
+// The page has a row for each gate, the busiest on top: the rate at which calls start and at which
+// they may, the number that wait, are in flight or are rejected, the time they waited, and one
+// sentence about why the gate is as slow as it is and how to change that. Its details are the
+// remaining quota by its server, the gate's estimate of the limit, pauses and their reason,
+// retries, and a chart of the last minute. It is updated once a second, works without JavaScript
+// (reload it then), and loads nothing from elsewhere.
 //
 // The page shows the names of gates and the reasons of pauses, but of an address in them only
 // host and path, and no token=… or key=…. Whoever can open it sees these: serve it where /debug/pprof would be served,
 // not to the public.
 //
-// What a sentence says about a wait is [sluice.Stats.Why]: for what, and until when.
+// A sentence about a wait is [sluice.Stats.Why]: the cause, and the time until which calls wait.
 //
 // It is read-only unless [Config].Token is set. A change that is made on the page can be undone
 // there.

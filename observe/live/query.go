@@ -27,7 +27,7 @@ var orders = []struct{ key, name string }{
 	{"name", "name"},
 }
 
-// parseQuery reads what the form of the page sends. It ignores unknown fields.
+// parseQuery reads the fields that the form of the page sends. It ignores unknown fields.
 func parseQuery(v url.Values) query {
 	q := query{search: strings.ToLower(shorten(v.Get("q"))), sort: "busy"}
 	for _, o := range orders {
@@ -99,7 +99,7 @@ func score(by string, h *history) int {
 
 func power(x float64) int { return bits.Len64(uint64(max(0, min(x, 1<<62)))) }
 
-// shorten cuts what somebody searches for between two runes.
+// shorten cuts a search text between two runes.
 func shorten(search string) string {
 	const most = 300
 	if len(search) <= most {

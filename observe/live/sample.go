@@ -31,7 +31,7 @@ type sampler struct {
 	orders  map[string][]*history // the rows, by the orders that viewers have asked for
 	more    int                   // gates beyond mostGates
 	at      time.Time             // of the last sample
-	total   string                // what all gates do together
+	total   string                // all gates together
 	number  uint64                // of the last sample
 	lastID  uint64
 }
@@ -97,8 +97,8 @@ func (s *sampler) take(now time.Time) {
 	s.total = s.sum()
 }
 
-// A below is what gates do that have the same parent. Their calls are calls of the parent as well,
-// and the first call that waits for the parent in each of them waits in the queue of both.
+// A below is the activity of gates that have the same parent. Their calls are calls of the parent
+// as well, and the first call that waits for the parent in each of them waits in the queue of both.
 type below struct {
 	waiting int64   // for the parent, in all of them
 	first   int64   // of these, those that wait in the queue of the parent

@@ -18,7 +18,7 @@ type Gate struct {
 	// name unless they are equal.
 	Key string
 
-	// Limits are what the server of the gate last said about its limits, at SeenAt.
+	// Limits are the limits that the server of the gate last stated, at SeenAt.
 	Limits []ratelimit.Limit
 	SeenAt time.Time
 

@@ -31,9 +31,9 @@ type view struct {
 	Limit float64 `json:"limit,omitzero"`  // asked, per second
 	Low   float64 `json:"low,omitzero"`    // proven by the server
 	High  float64 `json:"high,omitzero"`   // refuted by the server
-	Can   string  `json:"can,omitempty"`   // what can be changed: p, r, c
-	Rate  string  `json:"rate,omitempty"`  // what r changes
-	Most  int64   `json:"most,omitzero"`   // what c changes
+	Can   string  `json:"can,omitempty"`   // fields that can be changed: p, r, c
+	Rate  string  `json:"rate,omitempty"`  // the value that r changes
+	Most  int64   `json:"most,omitzero"`   // the value that c changes
 	Facts []fact  `json:"facts,omitempty"` // the details
 }
 
@@ -252,7 +252,7 @@ func saysText(l ratelimit.Limit, seen, now time.Time) string {
 	return wording.Clean(text)
 }
 
-// amount writes what a server counts.
+// amount writes an amount that a server counts.
 func amount(a ratelimit.Amount) (text string, known bool) {
 	n, known := a.Value()
 	if n == math.Trunc(n) && n < 1e15 {

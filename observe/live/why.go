@@ -22,14 +22,14 @@ const (
 	failing  state = "failing" // the server throttles calls, or they fail
 )
 
-// leastRefused is which part of the calls that are sent must be rejected for that to be what
-// the gate is doing. It does not depend on whether a call waits at the moment: of calls that
-// give up soon, one sample has some and the next has none.
+// leastRefused is the part of the calls that are sent that must be rejected for the gate to be
+// shown as rejecting. It does not depend on whether a call waits at the moment: of calls that give
+// up soon, one sample has some and the next has none.
 const leastRefused = 0.01
 
-// why returns what a gate is doing, and one sentence about why it is as slow as it is and what
-// would change that. What it says about a wait is [sluice.Stats.Why]. It depends on nothing
-// but its arguments.
+// why returns the activity of a gate, and one sentence about why it is as slow as it is and how to
+// change that. Its text about a wait is [sluice.Stats.Why]. It depends on nothing but its
+// arguments.
 func why(s sluice.Stats, f flow, now time.Time) (state, string) {
 	st, text := held(s, f, now)
 	reason, n := f.refusedFor()
@@ -49,7 +49,7 @@ func why(s sluice.Stats, f flow, now time.Time) (state, string) {
 	return refusing, text + "."
 }
 
-// refusals say why calls are rejected and what would change that, by the words of
+// refusals say why calls are rejected and how to change that, by the words of
 // [sluice.Refusals].
 var refusals = map[string]string{
 	"busy":       "TryAcquire does not wait, and there was no room; Acquire would wait",
@@ -110,7 +110,7 @@ func are(n int64) string {
 // something.
 const fewestExpected = 10
 
-// heldBy says what would help the calls that wait, in addition to Stats.Why.
+// heldBy says how to help the calls that wait, in addition to Stats.Why.
 func heldBy(s sluice.Stats, f flow) (state, string) {
 	switch s.LimitedBy {
 	case limits.ByRate:
@@ -142,8 +142,8 @@ func heldBy(s sluice.Stats, f flow) (state, string) {
 	return waiting, ""
 }
 
-// concurrencyText names the time that a call takes, by Little's law: what is in flight is how
-// many leave per second, times how long each takes. It holds only if a call takes one place.
+// concurrencyText names the time that a call takes, by Little's law: the number in flight is that
+// of starts per second, times the duration of each. It holds only if a call takes one place.
 func concurrencyText(s sluice.Stats, f flow) string {
 	switch l := s.Learned; {
 	case l != nil && l.Concurrency > 0 && s.InFlight >= l.Concurrency:

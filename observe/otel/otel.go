@@ -52,7 +52,7 @@
 // A call is included as 1 whatever it costs. Gates with the same name are added up. A call that
 // need not wait takes about 0.8 µs more, and no memory.
 //
-// [Spans] writes into the traces of calls what they waited for.
+// [Spans] writes the waits of calls into their traces.
 package sluiceotel
 
 import (

@@ -12,8 +12,8 @@ import (
 // published are the instruments of the limits that servers publish.
 type published struct{ limit, remaining gauge }
 
-// observe leaves out gates without their own attributes: what remains for some of them is
-// nothing that can be added up.
+// observe leaves out gates without their own attributes: the remaining quotas of some of them
+// cannot be added up.
 func (p *published) observe(to metric.Observer, o *Observer, all iter.Seq2[string, []ratelimit.Limit]) {
 	for key, limits := range all {
 		s := o.table.Of(key)

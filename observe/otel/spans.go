@@ -20,18 +20,18 @@ import (
 //	sluice.retried  another attempt follows: message is such as "attempt 2 in 1.5s: 503 Service Unavailable"
 //
 // All have the attribute sluice.gate.name. The first one also has sluice.wait, in seconds,
-// and sluice.limited_by, what delayed the call when it began to wait. Calls that need not
+// and sluice.limited_by, the cause when the call began to wait. Calls that need not
 // wait add nothing. No span is made, and neither the context nor its baggage is changed.
 //
 // One observer can serve any number of gates, and is safe for use by multiple goroutines:
 //
 //	Observer: observe.Multi(metrics.Observe, sluiceotel.Spans())
 //
-// If several calls with one span wait at one gate, the last that began to wait says what
-// all of them wait for.
+// If several calls with one span wait at one gate, the last that began to wait names the cause for
+// all of them.
 func Spans() sluice.Observer { return new(spans).observe }
 
-// spans has what the calls wait for that have a span.
+// spans has the causes of waits of the calls that have a span.
 type spans struct{ waiting sync.Map } // of limits.Cause, by place
 
 // A place is where a call waits.
@@ -75,7 +75,7 @@ func (s *spans) observe(e sluice.Event) {
 	}
 }
 
-// take returns what a call waited for, if that is known, and forgets it.
+// take removes and returns the cause for which a call waited, if that is known.
 func (s *spans) take(at place) limits.Cause {
 	by, ok := s.waiting.LoadAndDelete(at)
 	if !ok {

@@ -14,8 +14,8 @@ func (d *publishedDescs) describe(ch chan<- *prometheus.Desc) {
 	ch <- d.remaining
 }
 
-// collect leaves out gates without their own label: what remains for some of them is
-// nothing that can be added up. Of limits with the same name and unit the first applies.
+// collect leaves out gates without their own label: the remaining quotas of some of them cannot be
+// added up. Of limits with the same name and unit the first applies.
 func (d *publishedDescs) collect(ch chan<- prometheus.Metric, c *Collector) {
 	if c.limits == nil {
 		return

@@ -26,7 +26,7 @@ var _ sluiceredis.Topology = (*adapter)(nil)
 // function that closes its connections when all replies have come, or after a second.
 //
 // New makes the client of rueidis itself because an existing one does not reveal its
-// options, and some of them break what a limit promises. New returns an error
+// options, and some of them break the guarantees of a limit. New returns an error
 // if it cannot connect, except with ForceSingleClient: then it connects on first
 // use. It also returns an error for the options
 //
@@ -94,7 +94,7 @@ func (c *adapter) command(name, what string, keys, args []string) rueidis.Comple
 
 // Pipelines implements sluiceredis.Topology. rueidis has its own pipelines,
 // but to wake each caller on its own costs it a fifth more processor time than a
-// batch. It also bounds what is unanswered when a server stalls.
+// batch. It also limits the unanswered commands when a server stalls.
 func (c *adapter) Pipelines() int {
 	if c.cluster {
 		return 0
@@ -174,7 +174,7 @@ func (c *adapter) pipeline(ctx context.Context, calls []sluiceredis.ScriptCall, 
 	return unknown
 }
 
-// oneSlot returns what a cluster replies to keys that may be on several servers:
+// oneSlot returns the reply of a cluster to keys that may be on several servers:
 // rueidis would panic. Keys of different hash tags that happen to share a slot
 // are rejected as well.
 func (c *adapter) oneSlot(keys []string) error {

@@ -10,7 +10,7 @@
 // rueidis sends the scripts of many goroutines over a few connections, in pipelines.
 // go-redis takes a connection for each pipeline. So with many keys rueidis makes more
 // decisions per second over fewer connections. For one key it matters less, because a
-// store itself lets callers of one key share scripts. What is promised is the same: both
+// store itself lets callers of one key share scripts. The guarantees are the same: both
 // pass the same tests.
 //
 // The replies on a connection come in order, so a slow script delays those behind it. The

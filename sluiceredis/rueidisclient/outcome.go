@@ -21,7 +21,7 @@ type notSent struct{ error }
 
 func (e notSent) Unwrap() error { return e.error }
 
-// dialer returns what connects as option says, and marks errors: on a connection
+// dialer returns a function that connects as option says, and marks errors: on a connection
 // that was not made nothing was sent.
 func dialer(option *rueidis.ClientOption) func(context.Context, string, *net.Dialer, *tls.Config) (net.Conn, error) {
 	dial := option.DialCtxFn

@@ -16,7 +16,7 @@ import (
 	"github.com/sluice-go/sluice/sluiceredis/internal/redistest"
 )
 
-// broken tests what becomes of calls when the server or the way to it breaks. All of it runs in
+// broken tests the results of calls when the server or the way to it breaks. All of it runs in
 // parallel, each on its own server.
 func broken(t *testing.T, lib Library) {
 	for name, test := range map[string]func(t *testing.T, lib Library){
@@ -110,7 +110,7 @@ func waitFor(admin *redis.Client, key string, want int, longest time.Duration) {
 	}
 }
 
-// A timeout has an unknown outcome: what was sent is not sent again, whatever the
+// A timeout has an unknown outcome: a sent command is not sent again, whatever the
 // options of the client say.
 func nothingTwice(t *testing.T, lib Library) {
 	const timeout = 300 * ms
@@ -159,7 +159,7 @@ func nothingTwice(t *testing.T, lib Library) {
 }
 
 // Deadlines are honored by a client without its own timeout, for one caller
-// and for several, and what happened then is unknown.
+// and for several, and the outcome then is unknown.
 func deadlines(t *testing.T, lib Library) {
 	s := redistest.Start(t)
 	p := redistest.NewProxy(t, s.Addr)
@@ -238,7 +238,7 @@ func connectionLost(t *testing.T, lib Library) {
 	}
 }
 
-// What cannot be sent was not executed.
+// A command that cannot be sent was not executed.
 func nobodyListens(t *testing.T, lib Library) {
 	c := lib.Single(t, "127.0.0.1:1", 0)
 	if _, err := c.Run(bg, count, []string{"n"}, []string{"1"}); err == nil || errors.Is(err, sluiceredis.ErrAmbiguous) {
@@ -251,7 +251,7 @@ func nobodyListens(t *testing.T, lib Library) {
 	}
 }
 
-// What a server rejects is a ServerError and is not asked again: the time to wait is not for a
+// A rejection by a server is a ServerError and is not retried: the time to wait is not for a
 // client to say.
 func serverErrors(t *testing.T, lib Library) {
 	for _, message := range []string{

@@ -1,6 +1,6 @@
-// Package clienttest is what every [sluiceredis.Client] must pass, whichever
-// library it is made of: what a Client promises, the limits of sluiceredis kept
-// through it, and what happens to both when the server or the way to it breaks.
+// Package clienttest has the tests that every [sluiceredis.Client] must pass, whichever library it
+// is made of: the contract of a Client, the limits of sluiceredis kept through it, and both when
+// the server or the way to it breaks.
 //
 // It runs on miniredis, on a real server, on a Cluster of three masters and on
 // servers that are made up; the limits also in memory, by which they are judged.
@@ -23,7 +23,7 @@ import (
 type Library struct {
 	// Single returns a client of the server at addr, which may be away. If
 	// timeout is not 0 it waits no longer for a reply, whatever the context says,
-	// and is told to send again what its library lets it.
+	// and is configured to send again as much as its library allows.
 	Single func(t testing.TB, addr string, timeout time.Duration) sluiceredis.Client
 
 	// Login returns a client of the server at addr, which is there, that logs in
@@ -93,7 +93,7 @@ func must[T any](t testing.TB) func(T, error) T {
 	}
 }
 
-// admin returns a connection for what is no business of the client's.
+// admin returns a connection for commands that do not concern the client.
 func admin(t testing.TB, addr string) *redis.Client {
 	c := redis.NewClient(&redis.Options{Addr: addr, ContextTimeoutEnabled: true, DisableIdentity: true, PoolSize: 4})
 	t.Cleanup(func() { _ = c.Close() })

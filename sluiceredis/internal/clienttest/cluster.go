@@ -19,7 +19,7 @@ const (
 	slots   = 16384
 )
 
-// onCluster tests what only a cluster does.
+// onCluster tests the behavior that only a cluster has.
 func onCluster(t *testing.T, c sluiceredis.Client, addrs []string) {
 	t.Run("each limit on one server", func(t *testing.T) { spread(t, c, addrs) })
 	t.Run("keys of several servers", func(t *testing.T) { crossSlot(t, c) })
@@ -150,7 +150,7 @@ func crossSlot(t *testing.T, c sluiceredis.Client) {
 	}
 }
 
-// What a server redirects elsewhere was not executed there, and is executed once
+// A redirected command was not executed at the first server, and is executed once
 // where it belongs, while a slot moves and when it has moved.
 func moving(t *testing.T, c sluiceredis.Client, addrs []string) {
 	name := "{" + prefix(t) + "}"

@@ -9,7 +9,7 @@ import (
 	"github.com/sluice-go/sluice/sluiceredis"
 )
 
-// contract tests what a Client promises on a server that does what it should.
+// contract tests the contract of a Client on a healthy server.
 func contract(t *testing.T, c sluiceredis.Client) {
 	t.Run("one and many", func(t *testing.T) { oneAndMany(t, c) })
 	t.Run("replies", func(t *testing.T) { replies(t, c) })
@@ -59,7 +59,7 @@ func oneAndMany(t *testing.T, c sluiceredis.Client) {
 	}
 }
 
-// What a script replies is a list of integers, or an error that does not pretend
+// The reply of a script is a list of integers, or an error that does not pretend
 // to know that nothing was taken.
 func replies(t *testing.T, c sluiceredis.Client) {
 	key := []string{prefix(t)}

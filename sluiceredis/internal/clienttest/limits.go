@@ -16,7 +16,7 @@ import (
 	"github.com/sluice-go/sluice/window"
 )
 
-// What a limit promises does not depend on where it is kept. Each kind must pass the same
+// The guarantees of a limit do not depend on where it is kept. Each kind must pass the same
 // tests in memory and through a client. Its limit is 5, in an hour, so that nothing comes
 // back in between.
 
@@ -120,7 +120,7 @@ func meter(t *testing.T, m limits.Limiter) {
 	admit(2, true, nil) // a rejection took nothing
 	admit(1, false, nil)
 	admit(0, true, nil)
-	adjust(-2) // what was just taken is returned
+	adjust(-2) // units just taken are returned
 	admit(3, false, nil)
 	admit(2, true, nil)
 	adjust(3) // beyond the limit
@@ -143,7 +143,7 @@ func meter(t *testing.T, m limits.Limiter) {
 	}()
 }
 
-// All of a gate's limits or none: what one rejects, the others have not lost.
+// All of a gate's limits or none: if one rejects, the others have lost nothing.
 func inGate(t *testing.T, m limits.Limiter) {
 	other := limits.Must(window.NewSliding(window.Quota{Limit: 2, Window: time.Hour}))
 	gate := must[*sluice.Gate](t)(sluice.New(sluice.Config{
@@ -185,7 +185,7 @@ func blocking(t *testing.T, m limits.Limiter) {
 	}
 }
 
-// local makes a semaphore in memory what a gate wants.
+// local adapts a semaphore in memory to a gate.
 type local struct{ *semaphore.Weighted }
 
 type localLease struct{ release func() }

@@ -73,7 +73,7 @@ func compare(t *testing.T, near *sluiceredis.Store, granted, unknown int64) {
 }
 
 // Whatever the network does, no caller obtains units that the server does not know of,
-// and what the server counted too much is no more than what is unknown.
+// and the surplus that the server counted is at most the units of unknown outcome.
 func brokenNetwork(t *testing.T, lib Library) {
 	for name, fault := range map[string]redistest.Fault{
 		"replies lost": {DropReply: true},
@@ -150,7 +150,7 @@ func misbehaves(t *testing.T, lib Library) {
 	}
 }
 
-// What is rejected is rejected with a reason, and nothing is taken.
+// A rejection has a reason, and takes nothing.
 func refuses(t *testing.T, lib Library) {
 	server := redistest.Start(t)
 	admin := admin(t, server.Addr)
@@ -174,7 +174,7 @@ func refuses(t *testing.T, lib Library) {
 	}
 }
 
-// A server that was killed and kept a log knows what it had admitted; one that did
+// A server that was killed and kept a log knows the admitted units; one that did
 // not starts over, and no more than one capacity is admitted again.
 func killed(t *testing.T, lib Library) {
 	for _, v := range []struct {

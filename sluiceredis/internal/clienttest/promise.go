@@ -20,7 +20,7 @@ type Shared struct {
 	// MaxLateness is the duration of a question.
 	Late time.Duration
 
-	// Break makes the server unreachable, and returns what mends it. nil if that
+	// Break makes the server unreachable, and returns the function that restores it. nil if that
 	// cannot be, or is so already.
 	Break func() (mend func())
 

@@ -9,9 +9,9 @@ import (
 
 // # How do many callers of one key need few round trips?
 //
-// Each with its own call, 512 callers of one hot key are 512 scripts, and
-// the server runs one after the other. Taking units in advance would need fewer, but
-// what one machine holds is missing on the others.
+// Each with its own call, 512 callers of one hot key are 512 scripts, and the server runs one after
+// the other. Taking units in advance would need fewer, but units that one machine holds are missing
+// on the others.
 //
 // So callers that come while a call for their key is under way gather, and leave with
 // the next one, all of them in one script, in the order in which they came. It decides
@@ -84,7 +84,7 @@ type waiter[O any] struct {
 
 	// Guarded by the lock of the Gatherer:
 	sent, gone bool
-	answered   bool       // what its call returned is in err, or will be immediately
+	answered   bool       // the result of its call is in err, or will be immediately
 	until      time.Time  // zero: no end
 	ahead      *waiter[O] // in the queue
 	behind     *waiter[O]
@@ -140,7 +140,7 @@ func (c *Gatherer[K, O]) Do(ctx context.Context, key K, request O) error {
 	return c.leave(w, ctx.Err())
 }
 
-// end returns err, what w was sent.
+// end returns err, the result that was sent to w.
 func (c *Gatherer[K, O]) end(w *waiter[O], err error) error {
 	if !w.gone { // or its call still has it
 		c.waiters.Put(w)

@@ -68,7 +68,7 @@ func (b *Bucket) Counts() time.Duration { return time.Duration(b.depth) }
 
 func (b *Bucket) Args(args []string, _ string) []string { return append(args, b.depthArg, b.tag) }
 
-// Cost has the text for one unit, which is what most calls take.
+// Cost has the text for one unit, the amount of most calls.
 func (b *Bucket) Cost(n int64) string {
 	if n == 1 {
 		return b.unitArg
@@ -106,9 +106,9 @@ func (b *Bucket) nanoseconds(delta int64) int64 {
 	return delta * b.interval
 }
 
-// Share has a capacity divided by m, rounded down, and m times the interval. So m shares
-// hold no more than the bucket, and leak no faster. As time, which is what a bucket holds,
-// a share and the whole are about equally deep, and their levels can be compared.
+// Share has a capacity divided by m, rounded down, and m times the interval. So m shares hold no
+// more than the bucket, and leak no faster. As time, the unit of a bucket, a share and the whole
+// are about equally deep, and their levels can be compared.
 func (b *Bucket) Share(m int64) Rule {
 	rule, ok := b.whole.Share(m)
 	if !ok {

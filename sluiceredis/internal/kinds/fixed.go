@@ -87,7 +87,7 @@ func (s *FixedState) Holds() (remaining, limit int64, reset time.Duration) {
 // A fixedUnits is a window of a process, as lua/fixed.lua keeps it.
 type fixedUnits struct {
 	start, used    int64 // µs since 1970, units
-	window, offset int64 // of what kind it is
+	window, offset int64 // its kind
 	limit          int64 // the largest that it was asked by
 }
 
@@ -119,7 +119,7 @@ func (u *fixedUnits) inForce(clock int64) bool {
 type FixedHeld struct {
 	FixedState
 	units  []fixedUnits // its own is the first
-	kept   []fixedUnits // what was kept last, because nothing is kept of a call that only looks
+	kept   []fixedUnits // the last kept state, because nothing is kept of a call that only looks
 	one    [2][1]fixedUnits
 	before fixedUnits // its own, when it was opened
 	at     time.Duration
@@ -213,7 +213,7 @@ func (h *FixedHeld) Add(delta int64, age time.Duration, _ int64) (made int64, er
 func (h *FixedHeld) Follow(found State, granted, m int64) {
 	own, n := &h.units[0], h.window.limit
 	if whole, ok := found.(*FixedState); ok {
-		// The window of the server, or what is left of another that delays this one, which may be
+		// The window of the server, or the rest of another that delays this one, which may be
 		// less: a share is never shorter than it was.
 		if start := whole.now + int64(whole.Left/time.Microsecond) - h.window.window; start > own.start || own.used == 0 {
 			if start != own.start {

@@ -28,7 +28,7 @@ const (
 	Count = iota // of kinds
 )
 
-// String returns the name of the file of Lua, which is also what scripts call the kind.
+// String returns the name of the file of Lua, which is also the name of the kind in scripts.
 func (k Kind) String() string {
 	switch k {
 	case BucketKind:
@@ -69,13 +69,13 @@ type Rule interface {
 	Args(args []string, name string) []string
 
 	// Limit returns how many units a result says there are; Most how many one request
-	// may take, AtOnce how many one script, and Unit what scripts count for one.
+	// may take, AtOnce how many one script, and Unit the count of scripts for one.
 	Limit() int64
 	Most() int64
 	AtOnce() int64
 	Unit() int64
 
-	// Cost returns n units in what scripts count, as a script wants it.
+	// Cost returns n units in the count of scripts, as a script wants it.
 	Cost(n int64) string
 
 	// Counts returns the longest time for which admitted units apply.
@@ -93,9 +93,8 @@ type Rule interface {
 	// Share returns the share of one of m instances, or nil if there is none.
 	Share(m int64) Rule
 
-	// Open returns the state of a key in a process: old is what was kept last, one that was
-	// reset, or nil; now is the time since c began. No other call for the key may come until it
-	// is closed.
+	// Open returns the state of a key in a process: old is the last kept state, one that was reset,
+	// or nil; now is the time since c began. No other call for the key may come until it is closed.
 	Open(old Held, now time.Duration, c *Clock) Held
 }
 
@@ -105,7 +104,8 @@ type State interface {
 	// will.
 	Wait(n int64) time.Duration
 
-	// Take takes n > 0 that fit, and returns what Correction needs to return exactly these, or 0.
+	// Take takes n > 0 that fit, and returns the value with which Correction returns exactly these,
+	// or 0.
 	Take(n int64) (end int64)
 
 	// Holds returns the remaining units, the limit, and the time until all are available.
@@ -131,21 +131,22 @@ type Held interface {
 	Add(delta int64, age time.Duration, end int64) (made int64, err error)
 
 	// Follow brings a share of one of m up to date with the units that the server has admitted for
-	// this process and, if found is not nil, with what it holds then.
+	// this process and, if found is not nil, with its content then.
 	Follow(found State, granted, m int64)
 
 	// Owes returns how many of so many units that a share of one of m has admitted it
-	// still holds, and what a script is to add for them.
+	// still holds, and the amount that a script is to add for them.
 	Owes(units, m int64) (held, add int64)
 
-	// Close reports whether this is to be kept for the next Open. If not, what was kept
-	// before stays. asked is whether anything was asked for.
+	// Close reports whether this is to be kept for the next Open. If not, the kept state stays.
+	// asked is whether anything was asked for.
 	Close(asked bool) (keep bool)
 
 	// Reset makes it as good as new, for another key.
 	Reset()
 
-	// Until returns until when it counts what was kept, by the time since the clock began.
+	// Until returns the end of the time in which the kept state matters, by the time since the
+	// clock began.
 	Until() time.Duration
 }
 
@@ -160,7 +161,7 @@ const Longest = 1<<53 - 1 - int64(time.Second)
 // unlimited is [Rule.AtOnce] of most kinds.
 const unlimited = math.MaxInt64
 
-// A Clock is the clock of a process, and what stands for that of its server.
+// A Clock is the clock of a process, and the substitute for that of its server.
 type Clock struct {
 	began  time.Time
 	shift  atomic.Int64 // server's clock less the time since began, µs
@@ -181,7 +182,7 @@ func (c *Clock) Elapsed() time.Duration { return time.Since(c.began) }
 // goes on evenly, even if the wall clock is set.
 func (c *Clock) Server() int64 { return c.shift.Load() + time.Since(c.began).Microseconds() }
 
-// Set sets the server's clock to what it was when a reply arrived, or a little before.
+// Set sets the server's clock to its time when a reply arrived, or a little before.
 func (c *Clock) Set(now int64) {
 	c.shift.Store(now - time.Since(c.began).Microseconds())
 	c.served.Store(true)

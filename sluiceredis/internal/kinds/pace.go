@@ -210,8 +210,8 @@ func (h *PaceHeld) Resume(least int64) {
 	h.next, h.pause, h.mark, h.changed = h.now+h.pace.interval, 0, mark, true
 }
 
-// Sync brings a share up to date with the units that the server has admitted, or what it says of a
-// pause: slots end at next at least.
+// Sync brings a share up to date with the units that the server has admitted, or with a pause that
+// it reports: slots end at next at least.
 func (h *PaceHeld) Sync(next, pause int64) {
 	h.next, h.pause, h.changed = max(h.next, next), max(h.pause, pause), true
 }

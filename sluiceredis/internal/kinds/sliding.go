@@ -145,7 +145,7 @@ func (u *slidingUnits) add(now time.Duration, delta int64, age time.Duration) {
 }
 
 // A SlidingHeld is the state of a key in a process: for each window that it is asked by
-// the same units. As in lua/sliding.lua, each must have room for what is admitted.
+// the same units. As in lua/sliding.lua, each must have room for the admitted units.
 type SlidingHeld struct {
 	all []*slidingUnits // the first is for the window that it was asked by last
 

@@ -67,7 +67,7 @@ type Hold struct {
 	kinds.Held
 	shard *shard
 	key   string
-	old   kinds.Held // what is kept, or nil
+	old   kinds.Held // the kept state, or nil
 	now   time.Duration
 }
 

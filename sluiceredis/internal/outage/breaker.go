@@ -34,7 +34,7 @@ import (
 // ShortestRetry is the time for which a server is left alone at first.
 const ShortestRetry = 50 * time.Millisecond
 
-// A Mode is the state of a server, and so says what decides.
+// A Mode is the state of a server, and so determines who decides.
 type Mode int
 
 const (

@@ -50,9 +50,9 @@ func (p *Pulse) Last(name string) time.Time {
 	return time.Time{}
 }
 
-// Patience returns the silence after which the server at name is taken to be away: four
-// times what is usual, from least to longest. It is longest if the server was not heard
-// lately, unless the call is a probe, for which nobody else waits.
+// Patience returns the silence after which the server at name is taken to be away: four times the
+// usual one, from least to longest. It is longest if the server was not heard lately, unless the
+// call is a probe, for which nobody else waits.
 func (p *Pulse) Patience(name string, probe bool, least, longest time.Duration) time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -30,8 +30,8 @@ func (s *Server) Written(t testing.TB) {
 	})
 }
 
-// Dial returns a client of the server, closed with the test. It is for what a
-// test does to the server, not for what it is about.
+// Dial returns a client of the server, closed with the test. It is for the actions of a test on the
+// server, not for its subject.
 func (s *Server) Dial(t testing.TB) *redis.Client {
 	c := redis.NewClient(&redis.Options{Addr: s.Addr, ContextTimeoutEnabled: true, DisableIdentity: true})
 	t.Cleanup(func() { _ = c.Close() })
@@ -73,8 +73,8 @@ func StartReplica(t testing.TB, addr string, args ...string) *Server {
 		t.Fatal(err)
 	}
 	s := Start(t, append([]string{"--replicaof", host + " " + port}, args...)...)
-	// Before it has acknowledged something, what it should be sent stays where it
-	// is, and is lost with the primary.
+	// Before it has acknowledged something, data for it stays where it is, and is lost with the
+	// primary.
 	_, own, _ := net.SplitHostPort(s.Addr)
 	Eventually(t, "a replica in step", func() bool {
 		_ = primary.Publish(context.Background(), "redistest", "") // something to acknowledge
@@ -131,8 +131,8 @@ func StartCluster(t testing.TB, n int, args ...string) []*Server {
 	var all []*Server
 	var buses []string
 	for i := range n {
-		// Next to the port there is another for the bus; what it is on its own,
-		// 10,000 more, need not be one.
+		// Next to the port there is another for the bus; the default, 10,000 more, need not be a
+		// port.
 		bus, err := freeAddr()
 		if err != nil {
 			t.Fatal(err)

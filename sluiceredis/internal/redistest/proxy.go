@@ -9,17 +9,17 @@ import (
 	"time"
 )
 
-// A Fault is what a [Proxy] does to what passes through it. The zero Fault is
+// A Fault is the effect of a [Proxy] on the data that passes through it. The zero Fault is
 // none.
 type Fault struct {
 	Delay     time.Duration // replies are that late
-	DropCalls bool          // what clients send goes nowhere
-	DropReply bool          // what the server replies goes nowhere
+	DropCalls bool          // data of clients goes nowhere
+	DropReply bool          // replies of the server go nowhere
 	Trickle   time.Duration // replies come one byte each so often
 	Refuse    bool          // connections are reset immediately
 }
 
-// A Proxy stands between clients and a server, and breaks what it is told to.
+// A Proxy stands between clients and a server, and causes the faults that are set.
 type Proxy struct {
 	Addr string
 
@@ -50,7 +50,7 @@ func NewProxy(t testing.TB, addr string) *Proxy {
 	return p
 }
 
-// Set sets what is broken from now on, also on connections that are open.
+// Set sets the current faults, also on connections that are open.
 func (p *Proxy) Set(f Fault) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -119,9 +119,8 @@ func (p *Proxy) accept() {
 	}
 }
 
-// copy copies through pass until either side ends. A stream that lost something ends at
-// what comes next and is not lost, as streams do: what follows would be mistaken for the
-// missing part.
+// copy copies through pass until either side ends. A stream that lost something ends at the next
+// data that is not lost, as streams do: that would be mistaken for the missing part.
 func (p *Proxy) copy(to, from net.Conn, pass func(to io.Writer, data []byte, lost bool) (bool, error)) {
 	buf, lost := make([]byte, 64<<10), false
 	for {

@@ -11,8 +11,8 @@ func (p *Proxy) Redirect(addr string) {
 	p.Reset()
 }
 
-// HalfClose ends what the server sends on every connection, and goes on taking
-// what clients send.
+// HalfClose ends the direction from the server on every connection, and keeps taking data from
+// clients.
 func (p *Proxy) HalfClose() {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -64,12 +64,12 @@ func grants(kind string, scripts []script) (at []int64) {
 
 // explain repeats scripts with the plainest model, which for both limits is one point in time: that
 // of the next free slot, or at which the bucket is empty. It returns an error about the first
-// answer that is not what the model says. Scripts must have been run on a limit that nobody else
-// used, and that begins unused.
+// answer that differs from the model. Scripts must have been run on a limit that nobody else used,
+// and that begins unused.
 func explain(scripts []script) error {
 	scripts = slices.Clone(scripts)
-	// Those of one microsecond came in an order that what they admitted tells: a rejection before
-	// the admission that follows it at the same state.
+	// Those of one microsecond came in an order that follows from the admitted units: a rejection
+	// before the admission that follows it at the same state.
 	slices.SortFunc(scripts, func(a, b script) int {
 		return cmp.Or(cmp.Compare(a.Now, b.Now), cmp.Compare(a.Before, b.Before), cmp.Compare(a.Granted, b.Granted))
 	})

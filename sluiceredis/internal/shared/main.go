@@ -1,4 +1,4 @@
-// Command shared shows what a limit that several processes share is worth: four
+// Command shared measures a limit that several processes share: four
 // processes of 64 goroutines each call an HTTP server, through one limit in one
 // Redis, for a minute.
 //
@@ -15,9 +15,9 @@
 //     arrived, which is for the scheduler to answer for;
 //   - whether a model, which knows nothing of Redis, repeats every answer of every
 //     script;
-//   - what it cost: round trips and processor time.
+//   - its cost: round trips and processor time.
 //
-// It exits with 1 if a limit was not kept or an answer is not what the model says.
+// It exits with 1 if a limit was not kept or an answer differs from the model.
 // The speed and punctuality of a machine is printed and not judged.
 package main
 
@@ -32,7 +32,7 @@ import (
 	"github.com/sluice-go/sluice/sluiceredis/internal/redistest"
 )
 
-// options is what is measured.
+// options is the configuration of a measurement.
 type options struct {
 	Redis      string // empty: one of our own
 	Processes  int
@@ -68,7 +68,7 @@ func main() {
 	}
 }
 
-// program measures both limits and prints what came of it.
+// program measures both limits and prints the results.
 func program(ctx context.Context, o options) (err error) {
 	if o.Redis == "" {
 		dir, err := os.MkdirTemp("", "shared")

@@ -23,7 +23,7 @@ import (
 	"github.com/sluice-go/sluice/internal/testkit/stall"
 )
 
-// figures is what a measurement came to.
+// figures is the result of a measurement.
 type figures struct {
 	kind       string
 	burst      int64

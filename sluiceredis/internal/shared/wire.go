@@ -11,9 +11,9 @@ import (
 	"github.com/sluice-go/sluice/sluiceredis"
 )
 
-// What was admitted is read from the wire, by code that shares nothing with that which
+// The admitted units are read from the wire, by code that shares nothing with that which
 // decides: a script that admitted too much could not hide it here. See lua/pacer.lua and
-// lua/take.lua for what arguments and replies are.
+// lua/take.lua for the arguments and replies.
 
 // A script is a call of one that was answered.
 type script struct {
@@ -24,9 +24,9 @@ type script struct {
 	Costs   []int64 `json:",omitempty"` // ns, of those admitted, in order
 }
 
-// wire is a Client that notes what goes through it.
+// wire is a Client that notes the calls through it.
 type wire struct {
-	sluiceredis.Topology // what is measured must go the way that it goes without us
+	sluiceredis.Topology // the measured calls must go the same way as without us
 	kind                 string
 
 	mu      sync.Mutex

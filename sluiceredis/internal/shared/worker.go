@@ -18,16 +18,15 @@ import (
 	"github.com/sluice-go/sluice/sluiceredis"
 )
 
-// A worker is its own process. It is told what to do in one line of JSON, says
-// that it is ready, begins when it is told "go", and ends with what it has seen, in
-// JSON.
+// A worker is its own process. It gets its order in one line of JSON, says that it is ready, begins
+// when it is told "go", and ends with its observations, in JSON.
 
 // workerEnv makes this program, or its test, a worker.
 const workerEnv = "SLUICE_SHARED_WORKER"
 
 func isWorker() bool { return os.Getenv(workerEnv) != "" }
 
-// An order is what a worker is told.
+// An order is the task of a worker.
 type order struct {
 	Redis, Prefix, URL, Kind string
 	Goroutines               int
@@ -39,7 +38,7 @@ type order struct {
 // callers need to notice that there is room; 50 ms at the rate.
 func burst(rate int64) int64 { return max(1, rate/20) }
 
-// A seen is what a worker saw.
+// A seen has the observations of a worker.
 type seen struct {
 	Departures []int64 // ns since 1970, by this machine's clock
 	Scripts    []script

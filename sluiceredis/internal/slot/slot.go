@@ -10,8 +10,8 @@ import (
 // Count is the number of slots of a Redis Cluster.
 const Count = 16384
 
-// Of returns the slot of key. Of a key with braces only what is in the first
-// ones counts, unless that is nothing.
+// Of returns the slot of key. Of a key with braces only the text in the first ones counts, unless
+// that is nothing.
 func Of(key string) int {
 	if _, rest, ok := strings.Cut(key, "{"); ok {
 		if tag, _, ok := strings.Cut(rest, "}"); ok && tag != "" {
