@@ -187,7 +187,7 @@ type brake interface {
 	// paused, were long ago.
 	asleep(now, paused time.Duration) bool
 
-	// cause is the cause for which the calls that it delays wait.
+	// cause is the reason for which the calls that it delays wait.
 	cause() limits.Cause
 }
 

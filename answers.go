@@ -176,7 +176,7 @@ func (g *Gate) throttled(err error, since, asked time.Duration, p *Permit, weigh
 	return l
 }
 
-// noteThrottled is the part of throttled that needs the lock. It returns the event of a
+// noteThrottled is the locked half of throttled. It returns the event of a
 // change of mind, or nil.
 func (g *Gate) noteThrottled(err error, since, asked time.Duration, p *Permit, weighed bool) (l lesson, news *Event) {
 	g.queue.Lock()

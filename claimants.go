@@ -15,7 +15,7 @@ type Claimant struct {
 	Weight int64  // its share of the gate's limits, or of those of its class; 0 means 1
 
 	// Class, if set, is the class of the call, such as "batch". Classes take turns with each other, and with
-	// claimants without a class, by their ClassWeight; the claimants of one class share its part.
+	// claimants without a class, by their ClassWeight; the claimants of one class divide its share.
 	Class       string
 	ClassWeight int64 // 0 means 1
 }

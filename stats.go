@@ -210,7 +210,7 @@ func reasonOf(err error) reason {
 	return reasonOther
 }
 
-// Stats returns a consistent picture of the gate, except for the part of Why about parents. Only
+// Stats returns a consistent picture of the gate, except for Why about parents. Only
 // the counts of refusals and waits may be a call behind, and a call that is just arriving may count
 // as granted although it then has to wait. Its cost grows with Pacing, the number of callers that
 // wait although there is room in flight.

@@ -123,7 +123,7 @@ func (r *admitter) heldFor(now time.Duration, cause limits.Cause) time.Duration 
 	return r.held.until - now
 }
 
-// slowest returns the cause of the largest part of a wait of need, which the schedule adds up to.
+// slowest returns the main cause of a wait of need, which the schedule adds up to.
 func (r *admitter) slowest(now, need time.Duration) limits.Cause {
 	if paused := max(0, r.schedule.Paused()-now); paused > need-paused {
 		return limits.ByPause
@@ -141,7 +141,7 @@ func (r *admitter) holds(now time.Duration) limits.Cause {
 	return by
 }
 
-// queues returns the event of a call of n that is about to wait. Its cause is that of the first
+// queues returns the event of a call of n that is about to wait. It has the cause of the first
 // caller, if there is one.
 func (r *admitter) queues(ctx context.Context, n int64) Event {
 	r.queue.Lock()

@@ -39,15 +39,6 @@
 // A batch ends in one of two ways. Soon: attempts in flight finish, without retries. Now:
 // they are canceled.
 //
-// # Times
-//
-// An item has the time at which it should have left by the rate of the gate (intended),
-// at which it started (sent), and at which it ended (done). The time from intended to sent
-// is spent in the queue, the rest at the server and in backoffs. A program that measures
-// only from sent to done looks best while the server stalls, because the calls that
-// should have been made in that time are not counted; this is known as coordinated omission
-// (G. Tene: How NOT to Measure Latency, 2013).
-//
 // # Overhead
 //
 // An item takes about 7 µs of CPU time in addition to the call, and 11 µs with a log (go test

@@ -2,7 +2,10 @@ package batch
 
 import "time"
 
-// Times are the times of an item.
+// Times are the times of an item. The time from Intended to Sent is spent in the queue, the rest at
+// the server and in backoffs. A program that measures only from Sent to Done looks best while the
+// server stalls, because the calls that should have been made in that time are missing: this is
+// known as coordinated omission (G. Tene: How NOT to Measure Latency, 2013).
 type Times struct {
 	// Intended is when the item should have left by the rate of the gate: one interval
 	// after the item before or, if the input was late or there is not a rate, when it was

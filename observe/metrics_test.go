@@ -1,6 +1,7 @@
 package observe_test
 
 import (
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -63,5 +64,21 @@ func TestMetrics_AreCopies(t *testing.T) {
 	all[0].Buckets[0], all[0].Prometheus = 7, "x"
 	if again := observe.Metrics()[0]; again.Buckets[0] == 7 || again.Prometheus == "x" {
 		t.Errorf("%+v", again)
+	}
+}
+
+// TestMetrics_Page: docs/metrics.md lists all metrics, under both names, and no others.
+func TestMetrics_Page(t *testing.T) {
+	page, err := os.ReadFile("../docs/metrics.md")
+	if err != nil {
+		t.Skip("not a checkout")
+	}
+	for _, m := range observe.Metrics() {
+		if want := "| `sluice_" + m.Prometheus + "` | `sluice." + m.OTel + "` | "; !strings.Contains(string(page), want) {
+			t.Errorf("docs/metrics.md has no row that begins with %s", want)
+		}
+	}
+	if n := strings.Count(string(page), "\n| `"); n != len(observe.Metrics()) {
+		t.Errorf("docs/metrics.md has %d rows for %d metrics", n, len(observe.Metrics()))
 	}
 }

@@ -54,7 +54,7 @@ func (e *eventReader) read(p []byte, event func([]byte)) {
 	}
 }
 
-// skipMark returns p without its part of a byte order mark at the beginning of the stream.
+// skipMark returns p without the bytes of a byte order mark at the beginning of the stream.
 func (e *eventReader) skipMark(p []byte) []byte {
 	for e.mark >= 0 && len(p) > 0 {
 		if p[0] != byteOrderMark[e.mark] {

@@ -225,8 +225,8 @@ func (r *rpcReply) throttled() bool {
 		slices.ContainsFunc([]string{"limit", "too many", "exceed", "throttl", "capacity", "per second"}, within)
 }
 
-// A shopifyCost is the part of a response of Shopify with the cost of a query and the remaining points.
-// https://shopify.dev/docs/api/usage/limits
+// A shopifyCost has the fields of a response of Shopify with the cost of a query and the remaining
+// points. https://shopify.dev/docs/api/usage/limits
 type shopifyCost struct {
 	Requested float64 `json:"requestedQueryCost"`
 	Status    struct {

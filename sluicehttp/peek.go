@@ -16,7 +16,7 @@ const (
 )
 
 // A peeked is a body whose beginning is or was read for an Inspector. A goroutine reads it:
-// the Inspector gets the part that arrives within a second, so a server that sends half a body does
+// the Inspector gets the bytes that arrive within a second, so a server that sends half a body does
 // not hold the permit, and later reads return everything, so a slow response is not lost.
 type peeked struct {
 	body io.ReadCloser
@@ -30,7 +30,7 @@ type peeked struct {
 	late   bool   // it was not done in time
 }
 
-// peek returns the beginning of the body of resp, or the part that arrives within patience, and
+// peek returns the beginning of the body of resp, or the bytes that arrive within patience, and
 // leaves the body whole. Meanwhile it calls hold, unless that is nil, repeatedly with the time
 // until which the key must be paused.
 func peek(resp *http.Response, patience time.Duration, hold func(time.Time)) []byte {
@@ -70,7 +70,7 @@ func newPeeked(resp *http.Response) *peeked {
 	return p
 }
 
-// seen returns the part that has arrived by the end of the wait.
+// seen returns the bytes that have arrived by the end of the wait.
 func (p *peeked) seen() []byte {
 	p.mu.Lock()
 	defer p.mu.Unlock()

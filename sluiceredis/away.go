@@ -31,6 +31,11 @@ const (
 	// process itself, and never less full than the limit. The units that a share allows are
 	// reported to the server, as far as it still applies, with the next script for the key after
 	// the outage.
+	//
+	// With i of M instances cut off, all instances together allow at most (1 + i/M) times as
+	// much as the limit, in any window; none has a fresh burst when its server becomes unavailable
+	// or comes back. M does not include instances that started less than 3 s before the first was
+	// cut off, or later: they have no share at first, see [Config.Instances].
 	LocalShare
 )
 

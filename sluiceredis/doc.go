@@ -15,90 +15,36 @@
 //
 //	client := redis.NewClient(&redis.Options{Addr: addr, ContextTimeoutEnabled: true})
 //	adapter, err := sluiceredis.NewGoRedis(client)
-//	…
 //	store, err := sluiceredis.New(adapter, sluiceredis.Config{})
-//	…
 //	orders, err := store.Bucket("orders", limits.Rate{Count: 30, Per: time.Minute, Burst: 16})
-//	…
 //	res, err := orders.Take(ctx, user, 1)
 //
 // Package rueidisclient, its own module, is the same for rueidis.
 //
 // In a gate, limits of this machine are asked first and those of a Redis last. Limits
-// whose names are the same up to the last slash, and whose keys are the same, are
-// decided in one script, all or none:
-//
-//	gate, err := sluice.New(sluice.Config{Limits: []sluice.Limit{
-//		{Name: "second", Limiter: second.On("acct42")}, // of orders/second
-//		{Name: "day", Limiter: day.On("acct42")},       // of orders/day
-//	}})
+// whose names are the same up to the last slash, such as orders/second and orders/day, and whose
+// keys are the same, are decided in one script, all or none.
 //
 // # Exact guarantees
 //
 // Each decision is made by one script, which runs alone and reads the server's clock:
-// the clocks of the machines do not matter. Callers of one key on one machine that come
-// while a script is under way share the next one. It decides them in order, as if each had
-// come alone. Nothing is taken in advance, except by [PacerConfig].Prefetch. Numbers are
-// integers; times are exact to the microsecond of the server's clock.
-//
-// Machines may have different rates and windows for one name, as in a rolling deploy:
-// see [Bucket.SetRate], [Sliding] and [Store.Fixed].
+// the clocks of the machines do not matter. Nothing is taken in advance, except by
+// [PacerConfig].Prefetch. Times are exact to the microsecond of the server's clock.
 //
 // # Approximate behavior
 //
-// If a script was sent and no reply came, it is unknown whether it ran. It is not sent again: the
-// call is rejected with an error that matches [ErrAmbiguous], and the units the script took, if it
-// ran, are treated as used. So network errors let fewer calls start than the limit, never more.
+// If a script was sent and no reply came, it is not sent again: the call is rejected with an error
+// that matches [ErrAmbiguous], and its units are treated as used. Network errors never let
+// more calls start than the limit.
 //
-// A server that loses its data, because it was restarted without a log or because a
-// replica that was behind took over, allows a burst once more, unless the mode is strict.
-// Run it with appendonly yes and maxmemory-policy noeviction.
+// A server that loses its data, at a restart or a failover, allows a burst once more, unless
+// [Config].Strict is set. Run it with appendonly yes and maxmemory-policy noeviction.
 //
 // # Outages
 //
-// If a server cannot be reached, or rejects the credentials, three times in a row, it is
-// unavailable: no script is sent to it for a while, which grows to 1 s, and then one script probes
-// it. Until then [Config].OnOutage, or the limit's own [OutagePolicy], decides:
-//
-//	FailClosed  refused, with ErrOutage; this is the default
-//	FailOpen    allowed, and not counted
-//	LocalShare  in this process, by the limit divided by the number of instances
-//
-// The same policy decides a call for which the server did not reply in time. A semaphore
-// always rejects. With LocalShare and i of M instances cut off, all instances together
-// allow at most (1 + i/M) times as much as the limit, in any window; none has a fresh
-// burst when its server becomes unavailable or comes back. M does not count instances that
-// started less than 3 s before the first was cut off, or later: they have no share at
-// first, see [Config].Instances. [Store.Stats] shows the state.
-//
-// Without a Redis, [InProcess] keeps the limits in this process.
-//
-// # Strict mode
-//
-// With [Config].Strict a server that may have lost data allows nothing that it may have
-// allowed before. The data of a server has a history, with an id that changes with each
-// restart and each promotion of a replica. The first script that finds another id than
-// the one last noted begins an epoch, by the server's clock. Afterwards
-//
-//   - a bucket is no emptier than if it had been full at the epoch;
-//   - a sliding window is full until one window after the epoch; a fixed one until the
-//     aligned window of the epoch ends, or one anchored at the epoch would;
-//   - the next free slot of a pacer is two horizons after the epoch;
-//   - a semaphore leases nothing for a lease after the epoch, while holders renew and so keep their permits.
-//
-// This holds whether a key survived or not. The wait comes once for each epoch, also if
-// nothing was lost, and at the first use of a server. [Store.ConfirmIntact] ends it, if an operator
-// is certain that nothing was lost. On a cluster each hash slot has an epoch.
-//
-// Strict mode cannot help if two servers both act as the primary (set
-// min-replicas-to-write), or if a server evicts keys. It needs the command INFO
-// replication, and costs each script about 5 µs.
-//
-// # Keys
-//
-// A key is prefix:kind:{name|key}, where braces and bars in name and key are escaped. A string of
-// more than 128 bytes is replaced by %h and a hash. A limit called family/limit has the key
-// prefix:kind:{family|key}:limit, so all limits of one family and key are on one server. A key
-// expires when it no longer applies, except a semaphore's last token and, in strict mode, the
-// epoch: prefix:epoch1 or, on a cluster, prefix:epoch1:{tag}.
+// A server that fails three times in a row is unavailable: no script is sent to it except a probe
+// now and then. Until a probe succeeds
+// [Config].OnOutage, or the limit's own [OutagePolicy], decides whether calls are rejected, allowed,
+// or decided in this process. A semaphore always rejects. [Store.Stats] shows the state. Without a
+// Redis, [InProcess] keeps the limits in this process.
 package sluiceredis

@@ -19,7 +19,7 @@ func (s *Store) key(kind, name, key, part string) string {
 	return s.head(kind, name) + escape(key) + tail(name, part)
 }
 
-// head returns the part before the key, and tail the part behind it.
+// head returns everything before the key, and tail everything behind it.
 func (s *Store) head(kind, name string) string {
 	family, _ := split(name)
 	return s.prefix + ":" + kind + ":{" + escape(family) + "|"

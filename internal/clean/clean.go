@@ -65,7 +65,7 @@ func withoutSecrets(address string) string {
 	return host + rest
 }
 
-// port returns the part after the last colon that is not part of an IPv6 address.
+// port returns everything after the last colon that is not part of an IPv6 address.
 func port(host string) string {
 	if i := strings.LastIndexByte(host, ':'); i > strings.LastIndexByte(host, ']') {
 		return host[i+1:]

@@ -22,13 +22,13 @@ const (
 	failing  state = "failing" // the server throttles calls, or they fail
 )
 
-// leastRefused is the part of the calls that are sent that must be rejected for the gate to be
+// leastRefused is the share of the calls that are sent that must be rejected for the gate to be
 // shown as rejecting. It does not depend on whether a call waits at the moment: of calls that give
 // up soon, one sample has some and the next has none.
 const leastRefused = 0.01
 
 // why returns the activity of a gate, and one sentence about why it is as slow as it is and how to
-// change that. Its text about a wait is [sluice.Stats.Why]. It depends on nothing but its
+// change that. Its words about a wait are [sluice.Stats.Why]. It depends on nothing but its
 // arguments.
 func why(s sluice.Stats, f flow, now time.Time) (state, string) {
 	st, text := held(s, f, now)
@@ -142,8 +142,8 @@ func heldBy(s sluice.Stats, f flow) (state, string) {
 	return waiting, ""
 }
 
-// concurrencyText names the time that a call takes, by Little's law: the number in flight is that
-// of starts per second, times the duration of each. It holds only if a call takes one place.
+// concurrencyText names the time that a call takes, by Little's law: calls in flight are starts per
+// second, times the duration of each. It holds only if a call takes one place.
 func concurrencyText(s sluice.Stats, f flow) string {
 	switch l := s.Learned; {
 	case l != nil && l.Concurrency > 0 && s.InFlight >= l.Concurrency:

@@ -5,52 +5,14 @@
 //	gate, err := sluice.New(sluice.Config{Name: "api", Observer: metrics.Observe})
 //
 // An [Observer] can serve any number of gates. Its instruments have the attribute
-// sluice.gate.name, the Config.Name of the gate:
+// sluice.gate.name, the Config.Name of the gate; docs/metrics.md lists them. Without Config.Gates
+// they are those of events: how many calls wait for how long, are in flight, are rejected and
+// retried. With it, which costs calls nothing, they include the current state, such as waiting
+// calls, the cause of their wait, rates, pauses, and the estimated limit of the server. With
+// Config.Limits they include the limits that servers publish, and with Config.OnAttempt of a
+// transport its responses by status.
 //
-//	sluice.queue.duration   histogram, s: time that granted calls waited
-//	sluice.call.duration    histogram, s: time that calls were in flight
-//	sluice.active_calls     up-down counter, {call}: calls in flight
-//	sluice.admitted_calls   counter, {call}: admitted calls
-//	sluice.queued_calls     counter, {call}: calls that had to wait
-//	sluice.rejected_calls    counter, {call}: refused calls; error.type is the reason, such as "deadline"
-//	sluice.retries          counter, {retry}: retries
-//	sluice.pauses           counter, {pause}: pauses, and extensions of a pause
-//	sluice.learned.updates  counter, {change}: how often a gate changed its mind about the limit of the server; sluice.learned.reason is why
-//
-// With Config.Gates there are also these, which cost calls nothing:
-//
-//	sluice.waiting_calls    up-down counter, {call}: calls that wait
-//	sluice.oldest_wait      gauge, s: how long the call has waited that has waited longest; the histogram has only calls that do not wait any more
-//	sluice.limited_gates    up-down counter, {gate}: 1 while calls wait; sluice.limited_by is what the first of them waits for
-//	sluice.rate             gauge, 1/s: rate that applies
-//	sluice.concurrency      up-down counter, {call}: most calls in flight, that applies
-//	sluice.paused_gates     up-down counter, {gate}: 1 while the gate is paused
-//	sluice.pause.left       gauge, s: time until the pause ends
-//	sluice.retry.tokens     up-down counter, {token}: tokens in the retry budget
-//
-// and, for gates that have learned something about the limit of their server, see
-// [sluice.Learned], these. All but the last have the attribute sluice.unit. A value that a
-// gate does not have is left out:
-//
-//	sluice.learned.pace          up-down counter, 1/s: pace at which calls start
-//	sluice.learned.rate          up-down counter, 1/s: rate that the server is believed to grant
-//	sluice.learned.accepted_rate   up-down counter, 1/s: lower bound of that rate
-//	sluice.learned.throttled_rate  up-down counter, 1/s: upper bound of that rate
-//	sluice.learned.share         up-down counter, 1: part of the limit that the gate may use, with sluice.Adaptive.Peers
-//	sluice.learned.peers         up-down counter, {gate}: gates that share the limit, this one included; 0 while the others cannot be reached
-//	sluice.learned.concurrency   up-down counter, {call}: bound of the calls in flight
-//	sluice.learned.throttled      up-down counter, {call}: calls that the server refused; it falls when a Keyed forgets a gate
-//	sluice.blocked_gates         up-down counter, {gate}: 1 while the server grants nothing
-//
-// For a sluicehttp.Transport there are also these. The first one needs Config.OnAttempt of
-// the transport, the others Config.Limits:
-//
-//	sluice.responses         counter, {response}: http.response.status_code is the status; without a response error.type is "no_response"
-//	sluice.server.limit      gauge: limit that the server publishes; it has sluice.limit.name and sluice.limit.unit
-//	sluice.server.remaining  gauge: the remaining quota of it, as of the last response
-//
-// A call is included as 1 whatever it costs. Gates with the same name are added up. A call that
-// need not wait takes about 0.8 µs more, and no memory.
+// A call that need not wait takes about 0.8 µs more, and no memory.
 //
 // [Spans] writes the waits of calls into their traces.
 package sluiceotel

@@ -5,54 +5,14 @@
 //	prometheus.MustRegister(metrics)
 //	gate, err := sluice.New(sluice.Config{Name: "api", Observer: metrics.Observe})
 //
-// A [Collector] can serve any number of gates. Its metrics have the label gate, the
-// Config.Name of the gate:
+// A [Collector] can serve any number of gates. Its metrics have the label gate, the Config.Name of
+// the gate; docs/metrics.md lists them. Without Config.Gates they are those of events: how many
+// calls wait for how long, are in flight, are rejected and retried. With it, which costs calls
+// nothing, they include the current state, such as waiting calls, the cause of their wait, rates,
+// pauses, and the estimated limit of the server. With Config.Limits they include the limits that
+// servers publish, and with Config.OnAttempt of a transport its responses by status.
 //
-//	sluice_queue_duration_seconds   histogram: time that admitted calls waited
-//	sluice_call_duration_seconds    histogram: time that calls were in flight
-//	sluice_calls_in_flight          gauge: calls in flight
-//	sluice_calls_admitted_total     counter: admitted calls
-//	sluice_calls_queued_total       counter: calls that had to wait
-//	sluice_calls_rejected_total      counter: refused calls, with the label reason
-//	sluice_retries_total            counter: retries
-//	sluice_pauses_total             counter: pauses, and extensions of a pause
-//	sluice_learned_updates_total    counter: how often a gate changed its mind about the limit of the server, with the label reason
-//
-// With Config.Gates there are also these, which cost calls nothing:
-//
-//	sluice_calls_waiting            gauge: calls that wait
-//	sluice_oldest_wait_seconds      gauge: how long the call has waited that has waited longest; the histogram has only calls that do not wait any more
-//	sluice_limited_by               gauge: 1 while calls wait, with the label cause: what the first of them waits for
-//	sluice_rate                     gauge: rate that applies, per second
-//	sluice_concurrency              gauge: most calls in flight, that applies
-//	sluice_paused                   gauge: 1 while the gate is paused
-//	sluice_pause_left_seconds       gauge: time until the pause ends
-//	sluice_retry_tokens             gauge: tokens in the retry budget
-//
-// and, for gates that have learned something about the limit of their server, see
-// [sluice.Learned], these. All but the last have the label unit. Rates are per second, and a
-// value that a gate does not have is left out:
-//
-//	sluice_learned_pace             gauge: pace at which calls start
-//	sluice_learned_rate             gauge: rate that the server is believed to grant
-//	sluice_learned_accepted_rate      gauge: lower bound of that rate
-//	sluice_learned_throttled_rate     gauge: upper bound of that rate
-//	sluice_learned_share            gauge: part of the limit that the gate may use, with sluice.Adaptive.Peers
-//	sluice_learned_peers            gauge: gates that share the limit, this one included; 0 while the others cannot be reached
-//	sluice_learned_concurrency      gauge: bound of the calls in flight
-//	sluice_learned_throttled         gauge: calls that the server refused; it falls when a Keyed forgets a gate
-//	sluice_blocked                  gauge: 1 while the server grants nothing
-//
-// For a sluicehttp.Transport there are also these. The first one needs Config.OnAttempt of
-// the transport, the others Config.Limits:
-//
-//	sluice_responses_total          counter: responses, with the label code: the status, 0 if there was none
-//	sluice_server_limit             gauge: limit that the server publishes, with the labels limit and unit
-//	sluice_server_remaining         gauge: the remaining quota of it, as of the last response
-//
-// A call is included as 1 whatever it costs. Gates with the same name are added up, so
-// sluice_paused may be more than 1. A call that need not wait takes about 0.2 µs more, and
-// no memory.
+// A call that need not wait takes about 0.2 µs more, and no memory.
 package sluiceprom
 
 import (

@@ -45,17 +45,8 @@
 //
 // # Tokens
 //
-// A request to a model is estimated before it leaves, without a tokenizer:
-//
-//	input    a token for every 3.5 bytes of text in the JSON, and 3 for each text; English
-//	         has about 4 bytes per token. 1,000 for each encoded image or file
-//	output   the maximum that the request states, for OpenAI times n; without one, twice the
-//	         average of the last responses, 1,000 before the first. For Anthropic, which
-//	         does not count the maximum, at most that, but not less than 1,000 if the
-//	         maximum is not
-//
-// A call that takes less leaves some tokens in reserve, and one that takes more may be throttled,
-// so these estimates are rather too high. If calls are throttled although enough remained for
-// their estimate, later ones are taken to need more. [WithTokenizer] counts the input exactly.
-// The usage in the response corrects the estimate.
+// A request to a model is estimated before it starts, without a tokenizer: 3.5 bytes of text are a
+// token of input, and the output is the maximum that the request states or, without one, twice the
+// average of the last responses. So the estimates are rather too high; the usage in the response
+// corrects them. [WithTokenizer] counts the input exactly.
 package presets

@@ -14,6 +14,13 @@ import (
 	"github.com/sluice-go/sluice/sluicehttp"
 )
 
+// A token of input is estimated for every bytesPerToken of text in the JSON, and tokensPerText for
+// each text. The output is the maximum that the request states, for OpenAI times n; without one,
+// twice the average of the last responses. For Anthropic, which does not count the maximum, it is at
+// most that, but not less than firstOutput if the maximum is not. A call that takes less leaves
+// some tokens in reserve, and one that takes more may be throttled, so the estimates are rather too
+// high. If calls are throttled although enough remained for their estimate, later ones are expected
+// to need more.
 const (
 	bytesPerToken   = 3.5  // less than the 4 of English, so estimates are high
 	tokensPerText   = 3    // for its role and the like

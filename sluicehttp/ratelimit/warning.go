@@ -17,5 +17,5 @@ func (w Warning) String() string {
 	return fmt.Sprintf("%s: %s: %q", w.Field, w.Why, w.Value)
 }
 
-// shortened returns the part of a value that a Warning keeps.
+// shortened returns the beginning of a value that a Warning keeps.
 func shortened(value string) string { return value[:min(len(value), 64)] }

@@ -161,7 +161,7 @@ const Longest = 1<<53 - 1 - int64(time.Second)
 // unlimited is [Rule.AtOnce] of most kinds.
 const unlimited = math.MaxInt64
 
-// A Clock is the clock of a process, and the substitute for that of its server.
+// A Clock is the clock of a process, and the substitute for its server's clock.
 type Clock struct {
 	began  time.Time
 	shift  atomic.Int64 // server's clock less the time since began, µs

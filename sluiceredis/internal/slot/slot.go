@@ -10,7 +10,7 @@ import (
 // Count is the number of slots of a Redis Cluster.
 const Count = 16384
 
-// Of returns the slot of key. Of a key with braces only the text in the first ones counts, unless
+// Of returns the slot of key. Of a key with braces only the content of the first ones counts, unless
 // that is nothing.
 func Of(key string) int {
 	if _, rest, ok := strings.Cut(key, "{"); ok {
