@@ -421,7 +421,7 @@ func (l *shownLimit) since(k *charge, remaining float64, p *published, now time.
 	return most.of, least.of
 }
 
-// A level is that of a limit at a time.
+// A level is the amount that remains of a limit at a time.
 type level struct {
 	of float64
 	at time.Time
