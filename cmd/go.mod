@@ -2,10 +2,6 @@ module github.com/sluice-go/sluice/cmd
 
 go 1.26.0
 
-// It holds packages that newer programs get from google.golang.org/genproto/googleapis/rpc,
-// and a workspace cannot have both.
-exclude google.golang.org/genproto v0.0.0-20230410155749-daa745c078e1
-
 require (
 	github.com/cockroachdb/pebble/v2 v2.1.7
 	github.com/sluice-go/sluice v0.0.0
