@@ -10,7 +10,7 @@
 set -euo pipefail
 export LC_ALL=C
 
-# A module of versions only, and the one that is not in go.work.
+# Versions of tools, and the program that tags releases. It is not in go.work, whose versions these would change.
 readonly tools=tools
 
 # It is not in go.work either, so that "go test work" does not compile its dependencies, all these
