@@ -96,6 +96,9 @@ type Config struct {
 	// 50 µs of their slots, which takes half of a processor at 20,000/s. So does a MaxCatchUp below 2
 	// ms, because lateness would not be caught up. In a testing/synctest bubble calls start exactly
 	// at their slots, whatever the grain.
+	//
+	// If timers are always later than 2 ms, as on Windows before version 1803 (15.6 ms), set it to
+	// their resolution: otherwise few calls start for each timer, and the rate is not reached.
 	TimerResolution time.Duration
 
 	// WarmUp makes the pacer start slowly, for services that must warm up before

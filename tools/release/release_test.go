@@ -191,7 +191,7 @@ func TestRelease(t *testing.T) {
 		if got := must(t, c, program, "version"); !strings.HasPrefix(got, "sluice "+version+"\n") {
 			t.Errorf("sluice version printed %q", got)
 		}
-		if got := must(t, c, program, "batch", "-q", "echo", "{}", ":::", "a"); got != "a" {
+		if got := must(t, c, program, "batch", "-quiet", "echo", "{}", ":::", "a"); got != "a" {
 			t.Errorf("sluice batch printed %q", got)
 		}
 	})
@@ -239,6 +239,40 @@ func TestRelease(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestReleased: the checks of this repository, the page about versions and this command name the same modules.
+func TestReleased(t *testing.T) {
+	git := command{dir: must(t, command{}, "git", "rev-parse", "--show-toplevel")}
+	mods, err := readModules(git)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var want []string
+	for _, m := range mods {
+		if m.released() {
+			want = append(want, m.dir)
+		}
+	}
+	slices.Sort(want) // "." first
+	for _, p := range private {
+		if _, err := os.Stat(filepath.Join(git.dir, p)); err != nil {
+			t.Errorf("%s is not released, and is not there", p)
+		}
+	}
+	list := regexp.MustCompile(`(?m)^readonly released=\((.*)\)$`).FindStringSubmatch(read(t, filepath.Join(git.dir, ".ci/lib.sh")))
+	if list == nil {
+		t.Fatal(".ci/lib.sh has no list")
+	}
+	if got := strings.Fields(list[1]); !slices.Equal(got, want) {
+		t.Errorf(".ci/lib.sh has %v, want %v", got, want)
+	}
+	page := read(t, filepath.Join(git.dir, "docs/compatibility.md"))
+	for _, dir := range want[1:] {
+		if !strings.Contains(page, "`"+dir+"`") {
+			t.Errorf("docs/compatibility.md does not name %s", dir)
+		}
+	}
 }
 
 const program = `package main
