@@ -36,9 +36,9 @@ func TestDocSymbolsCanFail(t *testing.T) {
 			"package a\n\nimport \"io\"\n\n// T is a [io.Writer].\ntype T struct{ io.Writer }\n\n// M is of [T].\nfunc (T) M() {}\n")}}
 	}
 	for text, want := range map[string]string{
-		"":                        "",
-		"//\n// It has [U].\n":    modulePath + ": [U] is no link",
-		"//\n// It has [T.N].\n":  modulePath + ": [T.N] is no link",
+		"":                           "",
+		"//\n// It has [U].\n":       modulePath + ": [U] is no link",
+		"//\n// It has [T.N].\n":     modulePath + ": [T.N] is no link",
 		"//\n// It has [other.A].\n": modulePath + ": [other.A] is no link",
 	} {
 		if got := strings.Join(brokenSymbols(documented(t, source(text))), "; "); got != want {
