@@ -384,6 +384,7 @@ func TestJoint_KnowsWhatWaits(t *testing.T) {
 					synctest.Wait()
 				}
 				time.Sleep(time.Minute)
+				synctest.Wait()
 				if !reflect.DeepEqual(h.behind, v.want) {
 					t.Errorf("behind the calls there were %v, want %v", h.behind, v.want)
 				}

@@ -44,21 +44,25 @@ func searching(setup Setup) Setup {
 	}
 }
 
-// teach lets a server throttle enough calls of s for its gate to learn.
+// teach lets a server throttle enough calls of s for its gate to learn. On the real clock of a busy
+// machine the throttles may be so far from each other that it takes more of them.
 func (s *Subject) teach(tb testing.TB) {
 	tb.Helper()
-	for i := range 12 {
-		time.Sleep(brisk)
-		_ = s.Do(context.Background(), Ask{}, func() error {
-			if i == 3 || i == 9 {
-				return &ServerWait{After: time.Millisecond}
-			}
-			return nil
-		})
+	for range 5 {
+		for i := range 12 {
+			time.Sleep(brisk)
+			_ = s.Do(context.Background(), Ask{}, func() error {
+				if i == 3 || i == 9 {
+					return &ServerWait{After: time.Millisecond}
+				}
+				return nil
+			})
+		}
+		if slices.ContainsFunc(s.Levels, func(l *Level) bool { return l.Stats().Learned != nil }) {
+			return
+		}
 	}
-	if !slices.ContainsFunc(s.Levels, func(l *Level) bool { return l.Stats().Learned != nil }) {
-		tb.Fatal("no gate has learned")
-	}
+	tb.Fatal("no gate has learned")
 }
 
 // change gives the levels of s the rate and the limit of l. A call may start immediately then.
