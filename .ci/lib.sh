@@ -137,21 +137,22 @@ have_c_compiler() {
 	int main(void) { return 0; }' | $(go env CC) -x c -o "$tmp/a.out" - 2>"$tmp/cc.log"
 }
 
+# debian installs packages, if this is a Debian of which we are root. It waits for others that install some.
+# The daemons that packages would start are told not to.
+debian() {
+	[[ $(id -u) = 0 ]] && command -v apt-get >/dev/null &&
+		again at . apt-get update -q &&
+		RUNLEVEL=1 again at . apt-get -o DPkg::Lock::Timeout=120 install -q -y --no-install-recommends "$@"
+}
+
 install_c_compiler() {
-	[[ $(id -u) = 0 ]] && command -v apt-get >/dev/null ||
-		fail "go test -race needs a C compiler: install gcc and the headers of libc"
-	again at . apt-get update -q
-	again at . apt-get install -q -y --no-install-recommends gcc libc6-dev
+	debian gcc libc6-dev || fail "go test -race needs a C compiler: install gcc and the headers of libc"
 	have_c_compiler || fail "still no C compiler: $(cat "$tmp/cc.log")"
 }
 
-# install_redis installs redis-server. The tests start their own: the one that
-# the package would start is told not to.
+# install_redis installs redis-server. The tests start their own.
 install_redis() {
-	[[ $(id -u) = 0 ]] && command -v apt-get >/dev/null ||
-		fail "the tests of sluiceredis need a redis-server: install one"
-	again at . apt-get update -q
-	RUNLEVEL=1 again at . apt-get install -q -y --no-install-recommends redis-server
+	debian redis-server || fail "the tests of sluiceredis need a redis-server: install one"
 	command -v redis-server >/dev/null || fail "still no redis-server"
 }
 
