@@ -17,7 +17,7 @@ import (
 	"github.com/sluice-go/sluice/cmd/internal/cli"
 )
 
-var update = flag.Bool("update", false, "write the table of statuses into README.md")
+var update = flag.Bool("update", false, "write the table of statuses into README.md, and testdata")
 
 // Each command says what it does, how it is called, and with which statuses it ends; each flag
 // what it is and what its value is called.
@@ -66,7 +66,7 @@ func TestTexts_Width(t *testing.T) {
 			copied := false
 			for line := range strings.Lines(b.String()) {
 				line = strings.TrimSuffix(line, "\n")
-				if copied = copied && line != "" || line == "Usage:" || line == "Examples:"; copied || strings.HasPrefix(line, "      sh -c") {
+				if copied = copied && line != "" || line == "Usage:" || line == "Examples:"; copied || strings.HasPrefix(line, "      sluice batch -shell ") {
 					continue
 				}
 				if n := utf8.RuneCountInString(line); n > width && strings.Contains(strings.TrimLeft(line, " "), " ") {

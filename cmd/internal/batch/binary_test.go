@@ -647,6 +647,6 @@ func TestBinarySummary_CannotWrite(t *testing.T) {
 // What other programs take for a command line of a shell is no program.
 func TestBinaryNoShell(t *testing.T) {
 	for _, command := range []string{"echo {}", "echo hello"} {
-		runIn(t, t.TempDir(), "a\n", command).want(t, 2, "", "did you mean "+command+", or sh -c '"+command+"'?")
+		runIn(t, t.TempDir(), "a\n", command).want(t, 2, "", "did you mean "+command+", or -shell sh '"+command+"'?")
 	}
 }

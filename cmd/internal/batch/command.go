@@ -38,23 +38,27 @@ type runner interface {
 	group() func(item) string
 }
 
-// A command is the template of one, run without a shell.
+// A command is the template of one, run by a shell or, if that is "", without one.
 type command struct {
-	args []string
+	args  []string
+	shell string
 }
 
-func newCommand(args []string, numbered bool) (command, error) {
+func newCommand(args []string, shell string, numbered bool) (command, error) {
 	if len(args) == 0 {
 		return command{}, errors.New("give a command or a -url")
 	}
 	if !hasPlaceholder(strings.Join(args, " "), numbered) {
 		args = append(args[:len(args):len(args)], "{}")
 	}
-	return command{args}, nil
+	return command{args, shell}, nil
 }
 
 // expand returns the arguments for an item.
 func (c command) expand(s subject) []string {
+	if c.shell != "" {
+		return []string{c.shell, "-c", expand(strings.Join(c.args, " "), s, quoteInShell)}
+	}
 	args := make([]string, 0, len(c.args)+len(s.items))
 	for _, arg := range c.args {
 		args = append(args, s.arguments(arg)...)
@@ -64,15 +68,25 @@ func (c command) expand(s subject) []string {
 
 func (c command) describe(s subject) string { return cli.QuoteAll(c.expand(s)) }
 
-func (c command) config() string { return "command\x00" + strings.Join(c.args, "\x00") }
+func (c command) config() string {
+	text := "command\x00" + strings.Join(c.args, "\x00")
+	if c.shell != "" {
+		text += "\x00shell\x00" + c.shell
+	}
+	return text
+}
 
 // start looks for the program, if it is the same for all items, and for room for outputs:
 // otherwise each item would fail, with all its retries.
 func (c command) start(j *job) (runner, error) {
-	if _, err := exec.LookPath(c.args[0]); err != nil {
+	if c.shell != "" {
+		if _, err := exec.LookPath(c.shell); err != nil {
+			return nil, fmt.Errorf("-shell: %w", err)
+		}
+	} else if _, err := exec.LookPath(c.args[0]); err != nil {
 		if words := strings.Fields(c.args[0]); len(words) > 1 {
 			if _, notFound := exec.LookPath(words[0]); notFound == nil {
-				return nil, fmt.Errorf("there is no program %q: commands run without a shell; did you mean %s, or sh -c %s?", c.args[0], c.args[0], cli.Quote(c.args[0]))
+				return nil, fmt.Errorf("there is no program %q: commands run without a shell; did you mean %s, or -shell sh %s?", c.args[0], c.args[0], cli.Quote(c.args[0]))
 			}
 		}
 		if !hasPlaceholder(c.args[0], true) {

@@ -29,7 +29,7 @@ var Command = &cli.Command{
 				{Name: "{/.}", Text: "its base name without the extension"},
 				{Name: "{#}", Text: "its number, from 1"},
 				{Name: "{%}", Text: "the number of the job, from 1 to -jobs; with -url it can be larger"},
-				{Name: "{1}", Text: "with -colsep the first column of the item, {2} the second, and so on; with -n its first line, {2} the second, and so on"},
+				{Name: "{1}", Text: "with -colsep the first column of the item, {2} the second, and so on; with -n its first line, {2} the second, and so on; {1.} {1/} {1//} {1/.} are parts of it, as above"},
 			},
 		},
 		{
@@ -39,9 +39,10 @@ The arguments behind ::: are the items, as in GNU parallel, and neither -in nor 
 -- it has no meaning: there it is an argument of the command.
 
 A command without placeholders gets the item as its last argument. Commands run without a shell,
-so an item is always one argument. With a shell, pass the item as an argument of its own:
+so an item is always one argument. -shell sh runs the words of the command, with spaces between
+them, as a line of that shell; items are quoted for it:
 
-	sh -c 'echo "$1"' sh {}
+	sluice batch -shell sh 'wc -l <{} >{.}.count' ::: *.txt
 
 A command fails if its exit status is not 0. The output of an item is printed in one piece when the
 item is done, or with -line-buffer while the command runs. Without that, the output of attempts that

@@ -56,7 +56,7 @@ func (w web) check() (web, error) {
 	if strings.HasPrefix(w.url, "{") {
 		text = "http://host/item" // the whole address
 	}
-	if strings.HasPrefix(w.url, "{}") && w.shape.n > 1 {
+	if strings.HasPrefix(w.url, "{}") && w.shape.several() {
 		return w, errors.New("-n: an address cannot begin with several items; {1} is the first of them")
 	}
 	req, err := w.request(context.Background(), w.shape.sample(text))

@@ -18,7 +18,8 @@ type input struct {
 	file    *os.File // nil if the items were given on the command line
 	from    io.Reader
 	end     byte         // of a line
-	each    int          // lines that are an item
+	each    int          // lines that are an item,
+	fill    int          // or as many as have so many bytes, if it is above 0
 	crlf    bool         // a carriage return before it is part of the end
 	returns atomic.Bool  // an item ends with one, and it is part of the item
 	total   atomic.Int64 // how many there are, or unknown until they are read
@@ -28,7 +29,7 @@ type input struct {
 // openInput opens the input and, if it is a file or was given on the command line, counts its
 // items. Stdin is not touched if the items are elsewhere.
 func openInput(o options, stdin *os.File) (*input, error) {
-	in := &input{file: stdin, from: stdin, end: '\n', each: max(1, o.shape.n), crlf: o.crlf}
+	in := &input{file: stdin, from: stdin, end: '\n', each: max(1, o.shape.n), fill: o.shape.fill, crlf: o.crlf}
 	if o.null {
 		in.end = 0
 	}
@@ -84,15 +85,23 @@ func (in *input) read() iter.Seq[[]string] {
 		r := bufio.NewReaderSize(in.from, atOnce)
 		end := string(rune(in.end))
 		var lines, items []string
-		size := 0
+		size, filled := 0, 0
+		join := func() {
+			item := strings.Join(lines, end)
+			items, lines, size, filled = append(items, item), lines[:0], size+len(item), 0
+		}
 		for {
 			line, err := r.ReadString(in.end)
 			if line = in.trim(strings.TrimSuffix(line, end)); line != "" {
+				const pointer = 8 // of an argument
+				if filled += len(line) + 1 + pointer; in.fill > 0 && filled > in.fill && len(lines) > 0 {
+					join()
+					filled = len(line) + 1 + pointer
+				}
 				lines = append(lines, line)
 			}
-			if len(lines) == in.each || err != nil && len(lines) > 0 {
-				item := strings.Join(lines, end)
-				items, lines, size = append(items, item), lines[:0], size+len(item)
+			if in.fill == 0 && len(lines) == in.each || err != nil && len(lines) > 0 {
+				join()
 			}
 			if len(items) > 0 && (err != nil || r.Buffered() == 0 || size >= atOnce) {
 				if !yield(items) {

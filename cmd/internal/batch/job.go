@@ -74,7 +74,7 @@ func newJob(o options, in *input) (*job, error) {
 	if j.runner, err = o.task.start(j); err != nil {
 		return nil, err
 	}
-	if o.results != "" {
+	if o.results != "" && !o.resultNames() {
 		if err := os.MkdirAll(o.results, 0o777); err != nil {
 			return nil, fmt.Errorf("-results: %w", err)
 		}
@@ -95,6 +95,9 @@ func newJob(o options, in *input) (*job, error) {
 		}
 		if o.shape.n > 1 {
 			config += fmt.Sprintf("\x00n%d", o.shape.n)
+		}
+		if o.shape.fill > 0 {
+			config += "\x00nmax"
 		}
 		j.log.Log, err = batch.OpenLog(o.log, batch.LogConfig{Mode: o.mode, Config: config, AnyConfig: o.anyConfig})
 		switch {
@@ -198,7 +201,7 @@ func (j *job) items(ending <-chan struct{}) iter.Seq[item] {
 
 // name names an item for people.
 func (j *job) name(it item) string {
-	if j.o.shape.n > 1 {
+	if j.o.shape.several() {
 		return strings.ReplaceAll(it.text, j.o.shape.end, " ")
 	}
 	return it.text
@@ -262,7 +265,7 @@ func (j *job) print(show *cli.Display, r batch.Result[item, output]) error {
 // printOutput writes what an item printed, or puts it into the files of -results.
 func (j *job) printOutput(show *cli.Display, r batch.Result[item, output]) error {
 	if j.o.results != "" {
-		return errors.Join(r.Out.stdout.save(j.o.resultFile(r.In.seq, ".out")), r.Out.stderr.save(j.o.resultFile(r.In.seq, ".err")))
+		return j.saveOutput(r)
 	}
 	for _, to := range []struct {
 		w io.Writer
@@ -280,6 +283,24 @@ func (j *job) printOutput(show *cli.Display, r batch.Result[item, output]) error
 			write = tagged.add
 		}
 		if err := to.s.each(write); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// saveOutput puts what an item printed into the files of -results.
+func (j *job) saveOutput(r batch.Result[item, output]) error {
+	s := j.o.shape.subject(r.In.text, r.In.seq, 1)
+	for _, to := range []struct {
+		spool *spool
+		errs  bool
+	}{{&r.Out.stdout, false}, {&r.Out.stderr, true}} {
+		file, err := j.o.resultFile(s, to.errs)
+		if err == nil && (!to.errs || !j.o.resultNames() || !to.spool.empty()) {
+			err = to.spool.save(file)
+		}
+		if err != nil {
 			return err
 		}
 	}

@@ -3,7 +3,9 @@ package batch
 import (
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -33,7 +35,8 @@ type options struct {
 	null      bool
 	crlf      bool
 	shape     shape
-	results   string
+	results   string // a folder, or the template of a file
+	shell     string // that runs commands, "" for none
 	tag       bool
 	summary   string
 	control   string
@@ -76,13 +79,14 @@ type flags struct {
 
 func newFlags() *flags {
 	f := &flags{set: cli.NewFlags()}
+	f.shape.n = 1
 	f.backoff, f.maxWait, f.maxBody, f.key = 500*time.Millisecond, 5*time.Minute, 64<<20, "item"
 	set := f.set
 	set.Group("Items")
 	set.String(&f.in, "in", "-", "the `file` with the items, one per line; - is stdin\nEmpty lines are skipped.")
 	set.Bool(&f.null, "null", false, "items end with a NUL instead of a newline")
 	set.Bool(&f.crlf, "crlf", false, "lines end with a carriage return and a newline")
-	set.Int(&f.shape.n, "n", 1, "how many `lines` of the input are one item\n{} stands for all of them, {1} for the first.")
+	set.Var((*lines)(&f.shape), "n", "how many `lines` of the input are one item, or max for as many as fit on a command line\n{} stands for all of them, {1} for the first.")
 	set.String(&f.shape.colsep, "colsep", "", "the `text` between the columns of an item\nThen {1}, {2} and so on are its columns. \\t is a tab.")
 
 	set.Group("Speed")
@@ -103,6 +107,9 @@ func newFlags() *flags {
 	set.Int(&f.aside, "aside", 12, "set a host aside after so many failed `attempts` in a row\n0 is never, which is the default of commands.")
 	set.Bool(&f.asideWait, "aside-wait", false, "items of a host that is set aside wait until it is back\nThat may take any time. Otherwise they fail.")
 
+	set.Group("Commands")
+	set.String(&f.shell, "shell", "", "run the command by this `shell`, such as sh or bash, so that it may have pipes and redirections\nItems are quoted for it, each as its place needs it.")
+
 	set.Group("HTTP calls")
 	set.String(&f.web.url, "url", "", "call this `address` instead of running a command\nThe body of the response is the output.")
 	set.String(&f.web.method, "method", "", "the `method` of the request\nGET by default, or POST if there is a -body.")
@@ -116,7 +123,7 @@ func newFlags() *flags {
 	set.Bool(&f.ordered, "ordered", false, "print outputs in the order of the input")
 	set.Bool(&f.lineBuffer, "line-buffer", false, "print each line of a command while it runs\nAlso of attempts that fail and are retried. Otherwise the output of an item is printed in one piece at its end.")
 	set.Bool(&f.tag, "tag", false, "begin each line of an output with the item and a tab")
-	set.String(&f.results, "results", "", "write outputs to files in this `folder` instead of printing them\nThey are 1.out and 1.err for the first item.")
+	set.String(&f.results, "results", "", "write outputs to files in this `folder` instead of printing them\nThey are 1.out and 1.err for the first item. With placeholders it is the name of the file itself, such as pages/{/}; errors go to one that ends in .err, if there are any.")
 	set.String(&f.jsonl, "jsonl", "", "write a line of JSON for each item that is done to a `file`\nWith its status, its attempts and its times. With -resume and the like it is continued, otherwise overwritten. - is stdout, which then has no outputs.")
 	set.String(&f.summary, "summary", "", "write the counts and times to a `file` at the end, as JSON")
 	set.Bool(&f.quiet, "quiet", false, "show no progress")
@@ -137,7 +144,7 @@ func newFlags() *flags {
 // others are flags of GNU parallel and xargs.
 var others = map[string]string{
 	"j": "jobs", "P": "jobs", "max-procs": "jobs", "a": "in", "arg-file": "in", "0": "null", "C": "colsep",
-	"k": "ordered", "keep-order": "ordered", "joblog": "log", "delay": "rate", "N": "n", "max-args": "n", "max-replace-args": "n",
+	"k": "ordered", "keep-order": "ordered", "joblog": "log", "delay": "rate", "N": "n", "m": "n max", "xargs": "n max", "max-args": "n", "max-replace-args": "n",
 	"retry": "retries", "linebuffer": "line-buffer", "lb": "line-buffer", "u": "line-buffer", "ungroup": "line-buffer",
 }
 
@@ -171,9 +178,11 @@ func (f *flags) check(args []string) (options, error) {
 		return o, fmt.Errorf("-timeout %v: must not be negative", o.timeout)
 	case o.maxTime < 0:
 		return o, fmt.Errorf("-max-time %v: must not be negative", o.maxTime)
-	case o.shape.n < 1:
-		return o, fmt.Errorf("-n %d: must be above 0", o.shape.n)
-	case o.shape.n > 1 && o.shape.colsep != "":
+	case strings.Contains(o.results, "{%}"):
+		return o, errors.New("-results: the number of a job, {%}, cannot name a file: other items have it, too")
+	case strings.HasSuffix(o.results, "}/"):
+		return o, errors.New("-results: with placeholders it is the name of a file, and must not end with /")
+	case o.shape.several() && o.shape.colsep != "":
 		return o, errors.New("-n and -colsep: give only one of them")
 	case o.lineBuffer && o.ordered:
 		return o, errors.New("-line-buffer and -ordered: give only one of them")
@@ -181,6 +190,8 @@ func (f *flags) check(args []string) (options, error) {
 		return o, errors.New("-line-buffer and -results: give only one of them")
 	case o.lineBuffer && o.jsonl == "-":
 		return o, errors.New("-line-buffer and -jsonl -: give only one of them, or -jsonl a file")
+	case o.shape.fill > 0 && given["url"]:
+		return o, errors.New("-n max is for commands: with -url give a number")
 	case o.lineBuffer && given["url"]:
 		return o, errors.New("-line-buffer is for commands: leave out -url or -line-buffer")
 	case o.aside < 0:
@@ -218,6 +229,9 @@ func (f *flags) check(args []string) (options, error) {
 		if len(command) > 0 {
 			return o, fmt.Errorf("-url and a command, %q: give only one of them", command[0])
 		}
+		if o.shell != "" {
+			return o, errors.New("-shell is for commands: leave out -url or -shell")
+		}
 		o.shape.joint = ","
 		if o.retryOn.timeout {
 			return o, errors.New("-retry-on timeout is for commands: with -url calls without a response are retried anyway")
@@ -229,6 +243,9 @@ func (f *flags) check(args []string) (options, error) {
 		o.task, err = f.web.check()
 		return o, err
 	}
+	if o.shape.fill > 0 && o.shell != "" {
+		o.shape.fill /= 2 // what is quoted is longer, and a line for a shell is one argument
+	}
 	for _, name := range []string{"method", "body", "header", "max-wait", "max-time", "max-body"} {
 		if given[name] {
 			return o, fmt.Errorf("-%s without -url", name)
@@ -237,7 +254,12 @@ func (f *flags) check(args []string) (options, error) {
 	if err := o.retryOn.within(1, 255); err != nil {
 		return o, err
 	}
-	o.task, err = newCommand(command, o.shape.numbered())
+	if o.shell != "" {
+		if err := checkShell(strings.Join(command, " "), o.shape); err != nil {
+			return o, err
+		}
+	}
+	o.task, err = newCommand(command, o.shell, o.shape.numbered())
 	return o, err
 }
 
@@ -306,10 +328,50 @@ func (o options) policy() sluice.RetryPolicy {
 	}
 }
 
-// resultFile is the file of -results for the number of an item, "" without -results.
-func (o options) resultFile(seq int64, ext string) string {
-	if o.results == "" {
-		return ""
+// resultNames reports whether -results is the template of a file instead of a folder.
+func (o options) resultNames() bool { return hasPlaceholder(o.results, o.shape.numbered()) }
+
+// resultFile is the file of -results for the output or the errors of an item, "" without -results. It
+// makes the folder of a file that has a name of its own.
+func (o options) resultFile(s subject, errs bool) (string, error) {
+	ext := map[bool]string{false: ".out", true: ".err"}[errs]
+	switch {
+	case o.results == "":
+		return "", nil
+	case !o.resultNames():
+		return filepath.Join(o.results, strconv.FormatInt(s.seq, 10)+ext), nil
 	}
-	return filepath.Join(o.results, strconv.FormatInt(seq, 10)+ext)
+	file := expand(o.results, s, verbatim)
+	if errs {
+		file += ext
+	}
+	return file, os.MkdirAll(filepath.Dir(file), 0o777)
 }
+
+// lines is the value of -n.
+type lines shape
+
+func (l *lines) String() string {
+	if l.fill > 0 {
+		return "max"
+	}
+	return strconv.Itoa(l.n)
+}
+
+func (l *lines) Set(text string) error {
+	l.n, l.fill = 1, 0
+	if text == "max" {
+		l.fill = mostOfCommand
+		return nil
+	}
+	n, err := strconv.Atoi(text)
+	if err != nil || n < 1 {
+		return errors.New("want a number above 0, or max")
+	}
+	l.n = n
+	return nil
+}
+
+// mostOfCommand is how many bytes of items a command gets with -n max. Linux allows 128 KiB for
+// one argument and more for all; xargs takes 128 KiB, too. Windows allows 32 KiB.
+var mostOfCommand = map[bool]int{false: 120 << 10, true: 24 << 10}[runtime.GOOS == "windows"]

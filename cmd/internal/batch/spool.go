@@ -146,6 +146,9 @@ func (s *spool) each(write func([]byte) error) error {
 	}
 }
 
+// empty reports whether it holds nothing.
+func (s *spool) empty() bool { return len(s.head) == 0 && s.file == nil }
+
 // endLine adds a newline, unless there is one, or nothing.
 func (s *spool) endLine() error {
 	if s.file == nil {

@@ -22,12 +22,16 @@ type subject struct {
 type shape struct {
 	colsep string // between columns; "" if items have none
 	n      int    // how many lines of the input are an item
+	fill   int    // or as many as have so many bytes, if it is above 0
 	end    string // between them
 	joint  string // between them in the place of {}
 }
 
 // numbered reports whether {1} is a placeholder.
-func (f shape) numbered() bool { return f.colsep != "" || f.n > 1 }
+func (f shape) numbered() bool { return f.colsep != "" || f.several() }
+
+// several reports whether several lines of the input may be one item.
+func (f shape) several() bool { return f.n > 1 || f.fill > 0 }
 
 // subject returns the subject of an item.
 func (f shape) subject(item string, seq int64, slot int) subject {
@@ -35,7 +39,7 @@ func (f shape) subject(item string, seq int64, slot int) subject {
 	switch {
 	case f.colsep != "":
 		s.columns = strings.Split(item, f.colsep)
-	case f.n > 1:
+	case f.several():
 		s.items = strings.Split(item, f.end)
 		s.columns = s.items
 	}
@@ -51,21 +55,35 @@ func (f shape) sample(text string) subject {
 	return s
 }
 
-// column returns the value of a placeholder such as {2} at the beginning of a template, and
+// column returns the value of a placeholder such as {2} or {2/.} at the beginning of a template, and
 // how long it is, or 0. A column that is not there is empty.
 func (s subject) column(template string) (value string, length int) {
 	if s.columns == nil {
 		return "", 0
 	}
-	digits, _, closed := strings.Cut(template[1:], "}")
-	n, err := strconv.Atoi(digits)
-	if !closed || err != nil || n < 1 || digits[0] == '+' {
+	found := column.FindStringSubmatch(template)
+	if found == nil {
+		return "", 0
+	}
+	n, err := strconv.Atoi(found[1])
+	if err != nil {
 		return "", 0
 	}
 	if n <= len(s.columns) {
 		value = s.columns[n-1]
 	}
-	return value, len(digits) + 2
+	if part := parts[found[2]]; part != nil && value != "" {
+		value = part(value)
+	}
+	return value, len(found[0])
+}
+
+// parts are those of a name that a placeholder may stand for, by what it has before its brace.
+var parts = map[string]func(string) string{
+	"/.": func(name string) string { return withoutExt(path.Base(name)) },
+	"//": path.Dir,
+	"/":  path.Base,
+	".":  withoutExt,
 }
 
 // placeholders are those of GNU parallel. A longer one comes before those that
@@ -74,12 +92,10 @@ var placeholders = []struct {
 	text   string
 	values func(s subject) []string
 }{
-	{"{/.}", func(s subject) []string {
-		return s.each(func(item string) string { return withoutExt(path.Base(item)) })
-	}},
-	{"{//}", func(s subject) []string { return s.each(path.Dir) }},
-	{"{/}", func(s subject) []string { return s.each(path.Base) }},
-	{"{.}", func(s subject) []string { return s.each(withoutExt) }},
+	{"{/.}", func(s subject) []string { return s.each(parts["/."]) }},
+	{"{//}", func(s subject) []string { return s.each(parts["//"]) }},
+	{"{/}", func(s subject) []string { return s.each(parts["/"]) }},
+	{"{.}", func(s subject) []string { return s.each(parts["."]) }},
 	{"{#}", func(s subject) []string { return []string{strconv.FormatInt(s.seq, 10)} }},
 	{"{%}", func(s subject) []string { return []string{strconv.Itoa(s.slot)} }},
 	{"{}", func(s subject) []string { return s.items }},
@@ -156,9 +172,12 @@ func hasPlaceholder(template string, numbered bool) bool {
 			return true
 		}
 	}
-	return numbered && column.MatchString(template)
+	return numbered && anyColumn.MatchString(template)
 }
 
-var column = regexp.MustCompile(`\{[1-9][0-9]*\}`)
+var (
+	column    = regexp.MustCompile(`^\{([1-9][0-9]*)(/\.|//|/|\.|)\}`)
+	anyColumn = regexp.MustCompile(strings.TrimPrefix(column.String(), "^"))
+)
 
 func verbatim(_, value string) string { return value }

@@ -121,11 +121,15 @@ func TestShape_Lines(t *testing.T) {
 func TestExpand_Columns(t *testing.T) {
 	s := shape{colsep: ","}.subject("a,b c,", 1, 1)
 	for template, want := range map[string]string{
-		"{1}-{2}": "a-b c", "{3}{4}|": "|", "{}": "a,b c,", "{0}{x}{1": "{0}{x}{1", "{2}{1}": "b ca", "{+1}": "{+1}", "{12}": "",
+		"{1}-{2}": "a-b c", "{3}{4}|": "|", "{}": "a,b c,", "{0}{x}{1": "{0}{x}{1", "{2}{1}": "b ca", "{+1}": "{+1}", "{12}": "", "{01}": "{01}", "{9.}": "",
 	} {
 		if got := expand(template, s, verbatim); got != want {
 			t.Errorf("expand(%s) = %q, want %q", template, got, want)
 		}
+	}
+	parts := shape{colsep: ","}.subject("d/e.x,f.tar.gz", 1, 1)
+	if got := expand("{1.} {1/} {1//} {1/.} {2.} {2//}", parts, verbatim); got != "d/e e.x d e f.tar ." {
+		t.Errorf("parts of columns: %q", got)
 	}
 	if got := expand("{1}", shape{}.subject("a,b", 1, 1), verbatim); got != "{1}" {
 		t.Errorf("without -colsep: %q", got)

@@ -176,7 +176,11 @@ func (c *caller) readBody(t *trip, resp *http.Response, s subject) (output, erro
 		return output{}, tooLong(url, most)
 	}
 	var out output
-	more, err := out.stdout.readFrom(listener{resp.Body, c.departing, t}, most, c.o.resultFile(s.seq, ".out"))
+	file, err := c.o.resultFile(s, false)
+	if err != nil {
+		return output{}, err
+	}
+	more, err := out.stdout.readFrom(listener{resp.Body, c.departing, t}, most, file)
 	switch _, broken := errors.AsType[brokenBody](err); {
 	case broken:
 		err = brokenBody{fmt.Errorf("reading %s: %w", url, err)}
