@@ -3,6 +3,7 @@
 //
 //	go run ./bench/programs
 //	go run ./bench/programs -into cmd/sluice/batch.md
+//	go run ./bench/programs -hostile -into bench/results/hostile.md
 //
 // A program that is not there is left out.
 package main
@@ -27,17 +28,18 @@ import (
 var names = []string{"sluice batch", "parallel", "xargs"}
 
 func main() {
-	into := flag.String("into", "", "put the table into this Markdown file, between its marks for programs")
+	bad := flag.Bool("hostile", false, "have them call servers that misbehave, beside good ones, instead; as root also names that are found slowly")
+	into := flag.String("into", "", "put the table into this Markdown file, between its marks")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	if err := run(ctx, *into); err != nil {
+	if err := run(ctx, *bad, *into); err != nil {
 		fmt.Fprintln(os.Stderr, "programs:", err)
 		os.Exit(1)
 	}
 }
 
-func run(ctx context.Context, into string) error {
+func run(ctx context.Context, bad bool, into string) error {
 	dir, err := os.MkdirTemp("", "programs")
 	if err != nil {
 		return err
@@ -47,13 +49,17 @@ func run(ctx context.Context, into string) error {
 	if err != nil {
 		return err
 	}
-	table, err := measure(ctx, dir, paths)
+	mark, do := "programs", measure
+	if bad {
+		mark, do = "hostile", measureHostile
+	}
+	table, err := do(ctx, dir, paths)
 	if err != nil {
 		return err
 	}
 	fmt.Print(table)
 	if into != "" {
-		return results.Splice(into, "programs", table)
+		return results.Splice(into, mark, table)
 	}
 	return nil
 }

@@ -181,7 +181,10 @@ func (ch *change) visited(p page) {
 	id := addressIDOf(p.URL)
 	h, t := ch.host(keyOf(p.URL)), &ch.c.totals
 	if !ch.dequeue(h, id) {
-		return
+		if !p.Again {
+			return
+		}
+		ch.uncount(h, p) // the store was made again, and has seen that it failed
 	}
 	first := p.From == "" || p.First
 	if first { // as the store knows, unless it was lost
@@ -225,6 +228,16 @@ func (ch *change) count(h *host, p page) {
 	h.Taken++
 	t.Taken++
 	t.Bytes += int64(p.Bytes)
+	switch p.Refresh {
+	case isNew:
+		t.New++
+	case changed:
+		t.Changed++
+	case unchanged:
+		t.Unchanged++
+	case gone:
+		t.Vanished++
+	}
 	switch {
 	case p.Error != "":
 		h.Failed++

@@ -55,7 +55,7 @@ func run(args []string, _, stdout, stderr *os.File) (status int, err error) {
 	transport := http.DefaultTransport.(*http.Transport).Clone()
 	defer transport.CloseIdleConnections()
 	var site *loopback
-	if len(o.seeds) == 0 && !o.resume {
+	if len(o.seeds) == 0 && !o.resume && !o.refresh {
 		if site, err = serve(); err != nil {
 			return 0, err
 		}

@@ -30,6 +30,7 @@ type crawler struct {
 	mu     sync.Mutex // never held while anything waits, but for the store
 	store  *store
 	out    *sink
+	old    *os.File // of pages of the crawl before, or nil
 	totals totals
 	err    error // why it stopped
 	stop   context.CancelFunc
@@ -92,9 +93,9 @@ func (c *crawler) open() error {
 	_, noStore := storeFS.Stat(folder)
 	exists := noPages == nil || noStore == nil
 	switch {
-	case exists && !c.o.resume:
+	case exists && !c.o.resume && !c.o.refresh:
 		return fmt.Errorf("%s %w", c.o.dir, errExists)
-	case !exists && len(c.o.seeds) == 0:
+	case !exists && len(c.o.seeds) == 0 && !c.hasBefore():
 		return fmt.Errorf("%s %w", c.o.dir, errNothing)
 	}
 	if err := os.MkdirAll(c.o.dir, 0o777); err != nil {
@@ -103,6 +104,11 @@ func (c *crawler) open() error {
 	var err error
 	if c.store, err = openStore(folder); err != nil {
 		return err
+	}
+	if c.o.refresh && !c.o.resume {
+		if err := c.rotate(); err != nil {
+			return err
+		}
 	}
 	if c.out, err = openSink(pages); err != nil {
 		return err
@@ -128,13 +134,27 @@ func (c *crawler) open() error {
 		}
 	}
 	c.totals.Version = storeVersion
+	if err := c.loadBefore(); err != nil {
+		return err
+	}
 	if err := c.replay(); err != nil {
 		return err
 	}
 	if c.totals.Known == 0 && len(c.o.seeds) == 0 {
 		return fmt.Errorf("%s %w", c.o.dir, errNothing)
 	}
+	if c.o.retryFailed {
+		if err := c.retryFailed(); err != nil {
+			return err
+		}
+	}
 	return c.rebuild()
+}
+
+// hasBefore reports whether there is a crawl before.
+func (c *crawler) hasBefore() bool {
+	_, err := os.Stat(filepath.Join(c.o.dir, beforeFile))
+	return err == nil
 }
 
 // replay brings the store up to date with the file of pages, which may have pages that the
@@ -207,6 +227,9 @@ func (c *crawler) close() error {
 	var err error
 	if c.out != nil {
 		err = c.out.close()
+	}
+	if c.old != nil {
+		c.old.Close() // it was only read
 	}
 	if c.store != nil {
 		if storeErr := c.store.close(); err == nil {

@@ -75,7 +75,7 @@ const sniffed = 512
 
 // get makes one request. want says how many bytes of the answer to read; it reads one more,
 // to know whether there is more.
-func (c *crawler) get(address string, want func(*http.Response) int64) (a answer) {
+func (c *crawler) get(address string, l *link, want func(*http.Response) int64) (a answer) {
 	v := c.vigil()
 	defer v.end()
 	req, err := http.NewRequestWithContext(v.ctx, http.MethodGet, address, nil)
@@ -85,6 +85,12 @@ func (c *crawler) get(address string, want func(*http.Response) int64) (a answer
 	req.Body = once{} // see there
 	maps.Copy(req.Header, c.o.headerFor(req.URL))
 	req.Header.Set("User-Agent", c.o.agent)
+	if l.etag != "" {
+		req.Header.Set("If-None-Match", l.etag)
+	}
+	if l.modified != "" {
+		req.Header.Set("If-Modified-Since", l.modified)
+	}
 	resp, err := c.client.Do(req)
 	if err != nil {
 		return answer{err: v.cause(err)}

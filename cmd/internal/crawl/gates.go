@@ -214,7 +214,7 @@ func (c *crawler) ask(begin context.Context, gate *sluice.Gate, h *host, l *link
 	defer permit.Release()
 	sent := time.Now()
 	c.departed(gate, h, sent)
-	a := c.get(address, want)
+	a := c.get(address, l, want)
 	a.sent, a.waited, a.took = sent, sent.Sub(queued), time.Since(sent)
 	if a.err != nil && c.calls.Err() != nil {
 		return answer{}, notAsked

@@ -22,7 +22,8 @@ var Command = &cli.Command{
 			Title: "Folder",
 			Text:  "Without an address it crawls a built-in site. An address may be that of a sitemap. The folder of -dir then has",
 			Terms: []cli.Term{
-				{Name: "pages.jsonl", Text: "a line of JSON for each page: status, title, digest, links"},
+				{Name: "pages.jsonl", Text: "a line of JSON for each page: status, title, digest, links; of two lines for an address the later one counts"},
+				{Name: "pages.before.jsonl", Text: "with -refresh, those of the crawl before"},
 				{Name: "summary.json", Text: "the totals, when the crawl ends"},
 				{Name: "frontier", Text: "what is known and what is left, for -resume"},
 				{Name: "bodies", Text: "with -bodies, the pages"},
@@ -46,6 +47,16 @@ Each host gets a request every -delay, or less often if its robots.txt has a Cra
 refuses requests. A page that fails, or is refused, goes behind the other pages of its host, at most
 twice and three times. A host that fails ten times in a row is set aside; it is tried again after
 2s, 4s and so on, and given up after six of those.
+`,
+		},
+		{
+			Title: "Again",
+			Text: `
+-refresh crawls again what the folder has. Each page is asked for at most once, with the ETag and
+Last-Modified that it had; a page that its sitemap says was not changed since it was read is not asked
+for. The field refresh of a line is new, changed, unchanged or gone, which is 4xx; pages that are no
+longer linked to are asked for, too. -retry-failed goes on with a crawl and asks again for the pages
+that failed; their new lines have the field again.
 `,
 		},
 		{

@@ -124,13 +124,13 @@ func toUTF8(page []byte, contentType string) []byte {
 }
 
 // readHTML reads a page that was found at base. What is not HTML has no links; what
-// is broken is read as a browser reads it.
-func readHTML(page []byte, contentType string, base *url.URL, token string) document {
+// is broken is read as a browser reads it. With embedded, what a page shows or runs is linked to, too.
+func readHTML(page []byte, contentType string, base *url.URL, token string, embedded bool) document {
 	root, err := html.Parse(bytes.NewReader(toUTF8(page, contentType)))
 	if err != nil {
 		return document{} // nested deeper than x/net/html allows
 	}
-	r := reader{base: base, token: token, seen: make(map[string]bool)}
+	r := reader{base: base, token: token, embedded: embedded, seen: make(map[string]bool)}
 	for n := range root.Descendants() {
 		if n.Type == html.ElementNode {
 			r.element(n)
@@ -163,6 +163,7 @@ type reader struct {
 	base      *url.URL
 	hasBase   bool
 	token     string
+	embedded  bool
 	anchors   []anchor
 	canonical string
 	seen      map[string]bool
@@ -189,11 +190,21 @@ func (r *reader) element(n *html.Node) {
 		r.anchor(n, "href")
 	case atom.Iframe, atom.Frame:
 		r.anchor(n, "src")
+	case atom.Img, atom.Script, atom.Source, atom.Video, atom.Audio, atom.Embed, atom.Track:
+		if r.embedded {
+			r.anchor(n, "src")
+		}
+	case atom.Object:
+		if r.embedded {
+			r.anchor(n, "data")
+		}
 	case atom.Link:
 		switch rel := attribute(n, "rel"); {
 		case hasWord(rel, "canonical"):
 			r.canonical = attribute(n, "href")
 		case hasWord(rel, "next"), hasWord(rel, "prev"):
+			r.anchor(n, "href")
+		case r.embedded && (hasWord(rel, "stylesheet") || hasWord(rel, "icon")):
 			r.anchor(n, "href")
 		}
 	}

@@ -103,7 +103,7 @@ func TestReadHTML(t *testing.T) {
 		{"\x00\xff<<<a href=x", "", ""},
 		{strings.Repeat("<div>", 100_000) + "<a href=x>", "", ""}, // deeper than allowed
 	} {
-		doc := readHTML([]byte(test.page), "text/html; charset=utf-8", base, "my-bot")
+		doc := readHTML([]byte(test.page), "text/html; charset=utf-8", base, "my-bot", false)
 		links := doc.links
 		if doc.nofollow {
 			links = nil
@@ -116,7 +116,7 @@ func TestReadHTML(t *testing.T) {
 		}
 	}
 	// In the order in which they stand there.
-	doc := readHTML([]byte("<a href=/b><a href=/a><a href=/c>"), "", base, "")
+	doc := readHTML([]byte("<a href=/b><a href=/a><a href=/c>"), "", base, "", false)
 	if !slices.Equal(doc.links, []string{"http://a.test/b", "http://a.test/a", "http://a.test/c"}) {
 		t.Errorf("links %q", doc.links)
 	}
@@ -151,7 +151,7 @@ func TestReadHTML_AsBrowsers(t *testing.T) {
 		{"/" + strings.Repeat("x", maxURL), "", 1},
 	} {
 		var got []string
-		doc := readHTML([]byte("<a href='"+strings.ReplaceAll(test.href, "'", "&#39;")+"'>"), "text/html; charset=utf-8", base, "")
+		doc := readHTML([]byte("<a href='"+strings.ReplaceAll(test.href, "'", "&#39;")+"'>"), "text/html; charset=utf-8", base, "", false)
 		if got = doc.links; test.want == "" && len(got) > 0 || test.want != "" && !slices.Equal(got, []string{test.want}) || doc.unreadable != test.unreadable {
 			t.Errorf("%.40q: %q, %d unreadable", test.href, got, doc.unreadable)
 		}
@@ -172,7 +172,7 @@ func FuzzReadHTML(f *testing.F) {
 		if base, err = normalURL(base); err != nil {
 			t.Skip()
 		}
-		for _, u := range readHTML(page, "", base, "").links {
+		for _, u := range readHTML(page, "", base, "", false).links {
 			again, err := parseURL(u)
 			if err != nil || again.String() != u {
 				t.Errorf("%q is not normal: %v, %v", u, again, err)

@@ -4,8 +4,10 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"mime"
 	"net/http"
 	"net/url"
+	"path"
 	"regexp"
 	"slices"
 	"strings"
@@ -39,11 +41,15 @@ type options struct {
 	span      bool
 	domains   []string // and what is below them; normal
 	sitemaps  bool
+	accept    []string // patterns of types, nil for HTML only
 	include   []*regexp.Regexp
 	exclude   []*regexp.Regexp
 
 	dir    string // "" for a temporary one
 	resume bool
+
+	refresh, retryFailed bool
+
 	bodies bool
 	agent  string
 	header http.Header // nil for none, see headerFor
@@ -78,6 +84,7 @@ func newFlags(o *options) *cli.Flags {
 	f.Func("domains", "follow links to these `domains`, too, such as example.com,example.org\nHosts below them are included.", o.setDomains)
 	f.Func("include", "follow only links whose address matches this regular `expression`\nOr one of several: it may be repeated.", patterns(&o.include))
 	f.Func("exclude", "do not follow links whose address matches this regular `expression`\nIt may be repeated.", patterns(&o.exclude))
+	f.Func("accept", "read other `types` than HTML, too, such as image/*,application/pdf; */* is all\nThen what pages show is fetched, too: images, scripts and style sheets. -bodies keeps what is read.", o.setAccept)
 	f.Bool(&o.sitemaps, "sitemaps", true, "read the sitemaps that robots.txt names")
 	f.Var((*cli.Bytes)(&o.maxBody), "max-body", "how many `bytes` of a page are read, such as 500K or 10M")
 	f.Int64(&o.frontier, "frontier", 10_000_000, "how many `addresses` to know\nFurther links are not followed.")
@@ -105,6 +112,9 @@ func newFlags(o *options) *cli.Flags {
 	f.Group("Again")
 	f.Bool(&o.resume, "resume", false, "continue the crawl in the folder, if there is one")
 
+	f.Bool(&o.refresh, "refresh", false, "crawl again what the folder has, and transfer only what has changed\nA folder without a crawl gets one. With -resume, a crawl that was so begun goes on.")
+	f.Bool(&o.retryFailed, "retry-failed", false, "as -resume, and pages that failed are asked for again")
+
 	f.Group("Identity")
 	f.String(&o.agent, "agent", "sluice-crawler/1 (+https://github.com/sluice-go/sluice)", "the User-Agent\nrobots.txt is read for its `name` before the slash.")
 	f.Func("header", "a `header` field such as 'Accept-Language: de', or @ and a file with one on each line; may be repeated\nSuch as a Cookie. Only the sites of the addresses that are given get it, without those that they redirect or link to, and over http only if an address is one of http.", o.addHeader)
@@ -128,10 +138,11 @@ func parseOptions(args []string) (o options, err error) {
 		o.seeds = append(o.seeds, u)
 	}
 	given := f.Given()
+	o.resume = o.resume || o.retryFailed
 	switch {
 	case o.span && len(o.domains) > 0:
 		return options{}, fmt.Errorf("%w: -span follows links to all hosts, and -domains to some: leave one of them out", cli.ErrUsage)
-	case len(o.seeds) == 0 && !o.resume:
+	case len(o.seeds) == 0 && !o.resume && !o.refresh:
 		o.span = true
 		if !given["delay"] {
 			o.delay = siteDelay
@@ -153,7 +164,7 @@ var otherNames = map[string]string{
 	"l": "depth", "level": "depth", "w": "delay", "wait": "delay", "H": "span", "U": "agent", "user-agent": "agent", "A": "agent",
 	"accept-regex": "include", "reject-regex": "exclude", "P": "dir", "o": "dir", "out": "dir", "c": "resume", "continue": "resume", "T": "timeout", "q": "quiet",
 	"state": "dir", "log": "dir", "concurrency": "jobs",
-	"D": "domains", "allowed-domains": "domains", "allowed_domains": "domains",
+	"N": "refresh", "timestamping": "refresh", "p": "accept", "page-requisites": "accept", "D": "domains", "allowed-domains": "domains", "allowed_domains": "domains",
 }
 
 // check reports what makes no sense.
@@ -211,6 +222,27 @@ func (o *options) setDomains(list string) error {
 		o.domains = append(o.domains, u.Host)
 	}
 	return nil
+}
+
+// setAccept reads a list of types.
+func (o *options) setAccept(list string) error {
+	for pattern := range strings.SplitSeq(strings.ToLower(list), ",") {
+		pattern = strings.TrimSpace(pattern)
+		if _, err := path.Match(pattern, "text/html"); err != nil || strings.Count(pattern, "/") != 1 {
+			return fmt.Errorf("%q: want types such as image/*,application/pdf", pattern)
+		}
+		o.accept = append(o.accept, pattern)
+	}
+	return nil
+}
+
+// accepts reports whether an answer has one of the types of -accept.
+func (o options) accepts(header http.Header) bool {
+	kind, _, _ := mime.ParseMediaType(header.Get("Content-Type"))
+	return slices.ContainsFunc(o.accept, func(pattern string) bool {
+		is, _ := path.Match(pattern, kind)
+		return is
+	})
 }
 
 // inDomains reports whether a host is in -domains, or below one of them.

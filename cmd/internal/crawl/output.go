@@ -21,6 +21,9 @@ type page struct {
 	First bool   `json:"first,omitempty"` // an address of the command line redirects here
 	Hops  int    `json:"hops,omitempty"`  // redirects, and canonical addresses, in a row before it
 
+	Again bool `json:"again,omitempty"` // it is in the place of an earlier line, of a page that failed
+
+	Refresh string `json:"refresh,omitempty"` // since the crawl before: new, changed, unchanged or gone
 	Skipped string `json:"skipped,omitempty"` // why it was not asked for
 	Error   string `json:"error,omitempty"`   // why there is no page
 
@@ -40,16 +43,22 @@ type page struct {
 	Sitemap    bool     `json:"sitemap,omitempty"`    // links are those of a sitemap, or it redirects to one
 	Sitemaps   []string `json:"sitemaps,omitempty"`   // of an index of sitemaps
 
+	ETag     string `json:"etag,omitempty"`          // for -refresh
+	Modified string `json:"last_modified,omitempty"` // for -refresh
+
 	Attempts int     `json:"attempts,omitempty"`
 	Sent     string  `json:"sent,omitempty"`    // the last attempt, RFC 3339 in UTC
 	WaitMS   float64 `json:"wait_ms,omitempty"` // for the gate, before the last attempt
 	TookMS   float64 `json:"took_ms,omitempty"` // the last attempt
+
+	modified map[string]time.Time // of the pages of a sitemap
 }
 
 // answer fills in what a host answered.
 func (p *page) answer(a answer) {
 	p.Status, p.Bytes, p.Cut = a.status, len(a.body), a.cut
 	p.Type = a.header.Get("Content-Type")
+	p.ETag, p.Modified = a.header.Get("ETag"), a.header.Get("Last-Modified")
 	p.Sent = a.sent.UTC().Format(time.RFC3339Nano)
 	p.WaitMS, p.TookMS = milliseconds(a.waited), milliseconds(a.took)
 	switch err := a.failure(); {

@@ -15,6 +15,7 @@ type link struct {
 	Sitemap bool   `json:"s,omitempty"`
 	Hops    int    `json:"h,omitempty"` // redirects, and canonical addresses, in a row before it
 	First   bool   `json:"1,omitempty"` // an address of the command line redirects here
+	Again   bool   `json:"z,omitempty"` // it has a line already, which says that it failed
 
 	// What has happened: a link that failed or was refused goes behind the others.
 	Tries     int       `json:"t,omitempty"` // failures
@@ -23,6 +24,8 @@ type link struct {
 	NotBefore time.Time `json:"n,omitzero"`
 
 	place uint64 // in the queue of its host
+
+	etag, modified string // of the page that is known, if it is asked whether that has changed
 }
 
 // first reports whether the crawl begins here: an address of the command line, or where
@@ -100,6 +103,12 @@ type totals struct {
 	Requests   int64 `json:"requests"`
 	Refused    int64 `json:"refused"`
 	Bytes      int64 `json:"bytes"`
+
+	// What became of pages since the crawl before.
+	New       int64 `json:"new,omitempty"`
+	Changed   int64 `json:"changed,omitempty"`
+	Unchanged int64 `json:"unchanged,omitempty"`
+	Vanished  int64 `json:"gone,omitempty"`
 
 	// Why links were not followed.
 	TooDeep     int64 `json:"too_deep"`

@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+	"time"
 
 	"golang.org/x/net/html/charset"
 )
@@ -32,6 +33,8 @@ func isSitemap(header http.Header, l link) bool {
 type sitemap struct {
 	pages, sitemaps []string
 	unreadable      int // that are not addresses
+
+	modified map[string]time.Time // of pages, as far as it says so
 }
 
 // add adds an address.
@@ -77,7 +80,7 @@ func readXML(r io.Reader, base *url.URL) (s sitemap, err error) {
 	d := xml.NewDecoder(r)
 	d.Strict = false
 	d.CharsetReader = charset.NewReaderLabel
-	inSitemap := false
+	inSitemap, last := false, ""
 	for len(s.pages)+len(s.sitemaps) < mostSitemapPages {
 		token, err := d.Token()
 		if errors.Is(err, io.EOF) {
@@ -92,7 +95,19 @@ func readXML(r io.Reader, base *url.URL) (s sitemap, err error) {
 		}
 		switch start.Name.Local {
 		case "url", "sitemap":
+			last = ""
 			inSitemap = start.Name.Local == "sitemap"
+		case "lastmod":
+			var text string
+			if err := d.DecodeElement(&text, &start); err != nil {
+				return s, err
+			}
+			if t, ok := lastmod(strings.TrimSpace(text)); ok && !inSitemap && last != "" {
+				if s.modified == nil {
+					s.modified = make(map[string]time.Time)
+				}
+				s.modified[last] = t
+			}
 		case "loc":
 			var text string
 			if err := d.DecodeElement(&text, &start); err != nil {
@@ -100,8 +115,11 @@ func readXML(r io.Reader, base *url.URL) (s sitemap, err error) {
 			}
 			if inSitemap {
 				s.add(&s.sitemaps, base, text)
-			} else {
-				s.add(&s.pages, base, text)
+				continue
+			}
+			n := len(s.pages)
+			if s.add(&s.pages, base, text); len(s.pages) > n {
+				last = s.pages[n]
 			}
 		}
 	}

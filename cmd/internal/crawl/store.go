@@ -25,6 +25,9 @@ import (
 //	f site          the crawl began at this site
 //	c host digest   the address of the first page of this host with this content
 //	m               the totals
+//	o host address  a page of the crawl before, see refresh.go
+//	l host address  when a sitemap says that a page was changed
+//	b               the pages of the crawl before are known
 //
 // Keys of addresses begin with their host, because the links of a page mostly go to its
 // own host: they are near each other, and the cache has them.

@@ -245,6 +245,9 @@ func (s *summary) write(w io.Writer, width int) error {
 	}
 	fmt.Fprintf(&text, "%s, %d failed, %d missing, %d forbidden, %d duplicates, in %s\n", plural(int(s.Pages), "page"),
 		s.Failed, s.Missing, s.Forbidden, s.Duplicates, cli.Roughly(time.Duration(s.Seconds*float64(time.Second))))
+	if s.New+s.Changed+s.Unchanged+s.Vanished > 0 {
+		fmt.Fprintf(&text, "since the crawl before: %d new, %d changed, %d unchanged, %d gone\n", s.New, s.Changed, s.Unchanged, s.Vanished)
+	}
 	for _, n := range []struct {
 		count int64
 		why   string

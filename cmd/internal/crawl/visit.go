@@ -2,6 +2,7 @@ package crawl
 
 import (
 	"encoding/hex"
+	"fmt"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -20,13 +21,19 @@ func (c *crawler) visit(gate *sluice.Gate, h *host) bool {
 	if !ok {
 		return false
 	}
-	p := page{URL: l.URL, Depth: l.Depth, From: l.From, First: l.First, Hops: l.Hops}
+	p := page{URL: l.URL, Depth: l.Depth, From: l.From, First: l.First, Hops: l.Hops, Again: l.Again}
 	if p.Skipped = c.forbidden(h, l); p.Skipped != "" {
 		return c.note(h, p)
 	}
 	if !c.await(l.NotBefore) {
 		c.release(h, l)
 		return false
+	}
+	old := c.before(&l)
+	if old != nil && c.saysUnchanged(old) {
+		if p, err := c.copyOf(old, l); err == nil {
+			return c.note(h, p)
+		}
 	}
 	a, outcome := c.ask(h.begin, gate, h, &l, l.URL, func(resp *http.Response) int64 { return c.wanted(resp, l) })
 	switch outcome {
@@ -36,11 +43,28 @@ func (c *crawler) visit(gate *sluice.Gate, h *host) bool {
 	case askAgain:
 		return c.again(h, l)
 	}
+	if a.status == http.StatusNotModified && old != nil {
+		var err error
+		if p, err = c.copyOf(old, l); err != nil {
+			c.mu.Lock()
+			c.took(h)
+			c.fail(fmt.Errorf("%s: %w", beforeFile, err))
+			c.mu.Unlock()
+			return false
+		}
+		p.Sent = a.sent.UTC().Format(time.RFC3339Nano)
+		p.WaitMS, p.TookMS = milliseconds(a.waited), milliseconds(a.took)
+		p.Attempts = l.Tries + l.Refused + 1
+		return c.note(h, p)
+	}
 	p.answer(a)
 	p.Attempts = l.Tries + l.Refused
 	if outcome != failed {
 		p.Attempts++
 		c.read(&p, a, l)
+	}
+	if c.old != nil {
+		p.Refresh = compare(old, p)
 	}
 	return c.note(h, p)
 }
@@ -104,6 +128,7 @@ func (c *crawler) note(h *host, p page) bool {
 		return false
 	}
 	c.totals.Offset = c.out.size()
+	ch.noteLastmod(p.modified)
 	if p.Error != "" && len(c.failures) < mostFailures {
 		c.failures = append(c.failures, p.URL+": "+p.Error)
 	}
@@ -144,7 +169,8 @@ func (c *crawler) await(t time.Time) bool {
 	}
 }
 
-// wanted is how much to read of an answer: nothing but HTML and sitemaps has links.
+// wanted is how much to read of an answer: nothing but HTML and sitemaps has links; others are read
+// if -accept says so.
 func (c *crawler) wanted(resp *http.Response, l link) int64 {
 	switch {
 	case resp.StatusCode/100 != 2:
@@ -153,6 +179,8 @@ func (c *crawler) wanted(resp *http.Response, l link) int64 {
 		return c.o.maxBody
 	case isSitemap(resp.Header, l):
 		return maxSitemap
+	case c.o.accepts(resp.Header):
+		return c.o.maxBody
 	}
 	return 0
 }
@@ -172,7 +200,7 @@ func (c *crawler) read(p *page, a answer, l link) {
 		}
 	case a.status >= 300 || len(a.body) == 0:
 	case isHTML(a.header):
-		doc := readHTML(a.body, a.header.Get("Content-Type"), base, c.o.token())
+		doc := readHTML(a.body, a.header.Get("Content-Type"), base, c.o.token(), c.o.accept != nil)
 		p.Title, p.Noindex, p.Unreadable = doc.title, doc.noindex || said.noindex, doc.unreadable
 		if p.Canonical = linkHeader(a.header, base); p.Canonical == "" {
 			p.Canonical = doc.canonical
@@ -182,21 +210,30 @@ func (c *crawler) read(p *page, a answer, l link) {
 		} else {
 			p.Links, p.Nofollow = doc.links, doc.rel
 		}
-		digest := digestOf(a.body)
-		p.Digest = hex.EncodeToString(digest[:])
-		if c.o.bodies {
-			if err := c.save(p.Digest, a.body); err != nil {
-				c.mu.Lock()
-				c.fail(err)
-				c.mu.Unlock()
-			}
-		}
+		c.keep(p, a.body)
 	case isSitemap(a.header, l):
 		s, err := readSitemap(a.body, base)
 		if err != nil {
 			p.Error = "sitemap: " + err.Error()
 		}
 		p.Links, p.Sitemaps, p.Sitemap, p.Unreadable = s.pages, s.sitemaps, true, s.unreadable
+		p.modified = s.modified
+	case c.o.accepts(a.header):
+		c.keep(p, a.body)
+	}
+}
+
+// keep notes the digest of a body and, with -bodies, keeps it.
+func (c *crawler) keep(p *page, body []byte) {
+	digest := digestOf(body)
+	p.Digest = hex.EncodeToString(digest[:])
+	if !c.o.bodies {
+		return
+	}
+	if err := c.save(p.Digest, body); err != nil {
+		c.mu.Lock()
+		c.fail(err)
+		c.mu.Unlock()
 	}
 }
 
@@ -246,6 +283,9 @@ func (c *crawler) prepare(gate *sluice.Gate, h *host) bool {
 		return false
 	}
 	h.RobotsTries = 0
+	if r.rules != nil {
+		c.fail(c.addBefore(h)) // first: only with robots.txt it is known that this was done
+	}
 	ch := c.change()
 	ch.hosts[h.id] = h
 	h.ready, h.rules, h.About, h.Why, h.CrawlDelay = true, r.rules, r.about, "", 0
