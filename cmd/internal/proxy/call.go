@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/limits"
 	"github.com/sluice-go/sluice/sluicehttp"
 )
@@ -28,7 +29,7 @@ type call struct {
 
 	route  *route
 	rest   string // of the path, behind the route
-	tenant string
+	who    sluice.Claimant
 	began  time.Time
 	body   body
 	report *sluicehttp.Report

@@ -7,7 +7,7 @@
 // A call passes the guard (guard.go), finds its route (route.go), hands over its body (body.go),
 // waits for the turn of its tenant (turn.go, tenant.go) and for the gate of its upstream
 // (upstream.go), and is sent. call.go bounds its waits, and problem.go has the answers of the proxy
-// itself. The threat model is in docs/proxy.md; safe_test.go has a test for
+// itself. share.go has weights and classes. The threat model is in docs/proxy.md; it names a test for
 // each of its lines.
 package proxy
 

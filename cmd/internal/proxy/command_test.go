@@ -19,7 +19,8 @@ func TestOptions_Bad(t *testing.T) {
 	for _, args := range []string{
 		"-route x", "-route /x", "-route x=http://a", "-route /=http://a", "-route /..=http://a", "-route /a/b=http://a", "-route /healthz=http://a", "-route /live=http://a",
 		"-route /x=ftp://a", "-route /x=http://", "-route /x=//a", "-route /x=http://u:p@a", "-route /x=http://a?b", "-route /x=http://a#b", "-route /x=http://a/../b", "-route /x=http://a:b",
-		"-patience -1s", "-patience 5", "-drain -1s", "-timeout 0s", "-allow-host a:1", "-allow-host *", "-tenant-header Sluice-Token", "-tenant-header a:b", "-token-file /nonexistent", "x", "-rout",
+		"-patience -1s", "-patience 5", "-drain -1s", "-timeout 0s", "-allow-host a:1", "-allow-host *", "-tenant-header Sluice-Token", "-tenant-header a:b", "-class-header Sluice-X",
+		"-class =1", "-class a=1", "-class a -class a", "-tenant a -tenant a", "-token-file /nonexistent", "x", "-rout",
 	} {
 		_, err := parseOptions(strings.Fields(args))
 		if !errors.Is(err, cli.ErrUsage) {

@@ -57,7 +57,7 @@ func flagsOf(key string, value any) (args []string, err error) {
 	switch {
 	case !isList:
 		values = []any{value}
-	case key != "route" && key != "allow-host":
+	case key != "route" && key != "allow-host" && key != "class" && key != "tenant":
 		return nil, errors.New("want one value")
 	}
 	for _, v := range values {

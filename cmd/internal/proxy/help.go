@@ -27,7 +27,7 @@ their own credentials.
 
 What a server allows is read from its responses, or found out from its refusals. A call that it
 refuses is sent again, if that is safe. A call that would have to wait for longer than -patience is
-answered with 429 and a Retry-After, immediately. Callers with different credentials take turns.
+answered with 429 and a Retry-After, immediately. Callers with different credentials take turns, or share by -class and -tenant.
 `,
 		},
 		{

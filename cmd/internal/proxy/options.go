@@ -14,19 +14,19 @@ import (
 
 // options is the command line, checked.
 type options struct {
-	listen       string
-	routeTexts   []string
-	routes       []routeSpec // routeTexts, parsed
-	hosts        []string
-	tokenFile    string
-	token        string // its content
-	patience     time.Duration
-	timeout      time.Duration
-	drain        time.Duration
-	tenantHeader string
-	state        string
-	config       string
-	args         []string // from which the options can be parsed again
+	listen     string
+	routeTexts []string
+	routes     []routeSpec // routeTexts, parsed
+	hosts      []string
+	tokenFile  string
+	token      string // its content
+	patience   time.Duration
+	timeout    time.Duration
+	drain      time.Duration
+	shares     shares
+	state      string
+	config     string
+	args       []string // from which the options can be parsed again
 
 	log  *slog.Logger      // nil for none
 	base http.RoundTripper // instead of connections, for tests
@@ -36,13 +36,18 @@ func newFlags(o *options) *cli.Flags {
 	f := cli.NewFlags()
 	o.patience, o.timeout, o.drain = 4*time.Minute, 10*time.Minute, 30*time.Second
 	f.Group("Calls")
-	f.Func("route", "serve the paths below /NAME by a URL: `/NAME=URL`\nIt may be repeated. After the URL there may be preset=NAME, rate=RATE and concurrency=N.", func(text string) error {
+	f.Func("route", "serve the paths below /NAME by a URL: `/NAME=URL`\nIt may be repeated. After the URL there may be preset=NAME, class=NAME, rate=RATE and concurrency=N.", func(text string) error {
 		o.routeTexts = append(o.routeTexts, text) // an error of the flag would show the URL
 		return nil
 	})
 	f.Var(cli.Duration(&o.patience), "patience", "for how much `time` a call may wait\nOne that cannot be sent in time is answered with 429. The field "+headerPatience+" of a call overrides it.")
 	f.Var(cli.Duration(&o.timeout), "timeout", "the longest `time` from sending a call to the header of the response")
-	f.String(&o.tenantHeader, "tenant-header", "", "a `field` that names the tenant of a call\nCallers who can write it can pretend to be several.")
+
+	f.Group("Sharing")
+	f.String(&o.shares.tenantHeader, "tenant-header", "", "a `field` that names the tenant of a call\nCallers who can write it can pretend to be several.")
+	f.String(&o.shares.classHeader, "class-header", "", "a `field` that names the class of a call\nIt is ignored if the tenant or the route has a class.")
+	f.Func("class", "a class of calls, with its share: `'NAME weight=N'`\nIt may be repeated. Classes share each limit by their weights, 1 by default.", o.shares.addClass)
+	f.Func("tenant", "the share of a tenant, or its class: `'NAME weight=N'`, 'NAME class=NAME'\nIt may be repeated. The name is the one in -tenant-header, or the one that /live shows.", o.shares.addTenant)
 
 	f.Group("Access")
 	f.String(&o.listen, "listen", "localhost:7777", "the `address` to listen on\nOne beyond this machine needs -token-file.")
@@ -102,14 +107,22 @@ func (o *options) check() (err error) {
 			wrong("%s: want a time above 0", name)
 		}
 	}
-	if o.tenantHeader != "" && (strings.ContainsAny(o.tenantHeader, " :\r\n\t") || strings.HasPrefix(http.CanonicalHeaderKey(o.tenantHeader), ours)) {
-		wrong("-tenant-header: want the name of a header field that is not one of the proxy")
+	for name, field := range map[string]string{"-tenant-header": o.shares.tenantHeader, "-class-header": o.shares.classHeader} {
+		if strings.ContainsAny(field, " :\r\n\t") || strings.HasPrefix(http.CanonicalHeaderKey(field), ours) {
+			wrong("%s: want the name of a header field that is not one of the proxy", name)
+		}
+	}
+	if bad := o.shares.checkTenants(); bad != nil {
+		wrong("-tenant: %w", bad)
 	}
 	for _, text := range o.routeTexts {
 		s, bad := parseRoute(text)
 		if bad != nil {
 			wrong("-route: %w", bad)
 			continue
+		}
+		if bad := o.shares.check("/"+s.name, s.class); bad != nil {
+			wrong("-route: %w", bad)
 		}
 		o.routes = append(o.routes, s)
 	}

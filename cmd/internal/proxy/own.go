@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"slices"
+	"strings"
 
 	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/limits"
@@ -63,7 +64,7 @@ func (p *proxy) shown(yield func(live.Gate) bool) {
 	var tenants []live.Gate
 	p.turns.each(func(key turnKey, calls int64) {
 		if calls > 1 { // one of them is in the gate
-			name := fmt.Sprintf("%s, tenant %s", key.gate, key.tenant)
+			name := fmt.Sprintf("%s, tenant %s", key.gate, strings.TrimSpace(key.who.Class+" "+key.who.Name))
 			tenants = append(tenants, live.Gate{Stats: sluice.Stats{Name: name, Parent: key.gate, Waiting: calls - 1, LimitedBy: limits.ByParent}})
 		}
 	})

@@ -121,7 +121,7 @@ func (p *proxy) serve(w *slowWriter, r *http.Request) *problem {
 	}
 	c := newCall(r, patience)
 	defer c.finish()
-	c.route, c.rest, c.tenant = route, rest, p.tenants.of(r, set.o.tenantHeader)
+	c.route, c.rest, c.who = route, rest, set.o.shares.claimant(p.tenants, r, route)
 	if err := c.body.read(c, w, r, p.room); err != nil {
 		p.fail(w, r.WithContext(c), err)
 		return nil
@@ -208,7 +208,7 @@ func (p *proxy) takeTurn(c *call, r *http.Request) (err error) {
 		return err
 	}
 	c.wait()
-	at := turnKey{c.key, c.tenant}
+	at := turnKey{c.key, c.who}
 	if ahead, busy := p.turns.ahead(at); busy {
 		c.heldBy(byTurn)
 		if wait := c.route.upstream.forecast(c.key, ahead); wait.Need > c.patience() {

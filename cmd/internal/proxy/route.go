@@ -52,6 +52,7 @@ var own = []string{"healthz", "metrics", "live"}
 type route struct {
 	name     string   // the first segment of the path
 	target   *url.URL // its path has no slash at its end
+	class    string   // of its calls, "" for none
 	upstream *upstream
 }
 
@@ -59,6 +60,7 @@ type route struct {
 type routeSpec struct {
 	name   string
 	target *url.URL
+	class  string
 	limit  limit
 }
 
@@ -81,6 +83,10 @@ func parseRoute(text string) (routeSpec, error) {
 	}
 	s, err := newRouteSpec(name, fields[0])
 	for _, field := range fields[1:] {
+		if class, is := strings.CutPrefix(field, "class="); is {
+			s.class = class
+			continue
+		}
 		if bad := s.limit.set(field); bad != nil {
 			err = errors.Join(err, fmt.Errorf("%s: %w", name, bad))
 		}
@@ -102,7 +108,7 @@ func (l *limit) set(field string) (err error) {
 			err = fmt.Errorf("%s: want a number above 0", field)
 		}
 	default:
-		err = fmt.Errorf("%s: want preset=, rate= or concurrency=", name)
+		err = fmt.Errorf("%s: want preset=, class=, rate= or concurrency=", name)
 	}
 	return err
 }
@@ -202,7 +208,7 @@ func newTable(specs []routeSpec, o *options, m *memory, old *table) (*table, err
 		if t.routes[s.name] != nil {
 			return nil, fmt.Errorf("there are two routes /%s", s.name)
 		}
-		t.routes[s.name] = &route{name: s.name, target: s.target}
+		t.routes[s.name] = &route{name: s.name, target: s.target, class: s.class}
 		at := originOf(s.target)
 		if other, is := routed[at]; is && other != s.limit {
 			return nil, fmt.Errorf("/%s: another route to this server has another preset, rate or concurrency", s.name)

@@ -30,14 +30,9 @@ func newTenants() *tenants {
 	return t
 }
 
-// of returns the tenant of r: a digest of the configured header, in which callers may
-// write anything, or of the credential. Without the key, nobody can compute it to try out credentials.
-func (t *tenants) of(r *http.Request, header string) string {
-	if header != "" {
-		if named := r.Header.Get(header); named != "" {
-			return t.digest("named", named)
-		}
-	}
+// of returns the tenant of r: a digest of the credential. Without the key, nobody can compute it to
+// try out credentials.
+func (t *tenants) of(r *http.Request) string {
 	for _, name := range credentials {
 		if c := r.Header.Get(name); c != "" {
 			return t.digest(name, c)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"sync"
 
+	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/semaphore"
 )
 
@@ -13,11 +14,11 @@ import (
 // waits for all of them. A gate for each tenant would share the rate evenly, but each would have
 // to find the limit of the server separately, and a refusal of one would pause only that one.
 //
-// So all tenants wait at one gate, which adapts to all their calls, and only one call of each
-// tenant at a time. The others of the tenant wait behind it, in their order, for the turn. With k
-// tenants the gate has at most k callers, in an order that goes around: each tenant gets a kth
-// of the calls, and the others use the rest of an idle one. A call gives its turn back when it is
-// sent, not when it has been answered, so a tenant alone is as fast as the gate allows.
+// So all tenants wait at one gate, which adapts to all their calls, as its claimants: it serves
+// them by their weights, see [sluice.Claimant], and a tenant alone uses what the others leave. Of each
+// tenant one call at a time waits there. The others wait behind it, in their order, for the turn: so
+// a waiting call needs little memory. It gives its turn back when it is sent, not when it has been
+// answered, so a tenant alone is as fast as the gate allows.
 //
 // A call that is sent again needs no turn: its tenant has been served, and the retry budget bounds
 // their number.
@@ -28,7 +29,10 @@ type turns struct {
 	m  map[turnKey]*turn
 }
 
-type turnKey struct{ gate, tenant string }
+type turnKey struct {
+	gate string
+	who  sluice.Claimant
+}
 
 // A turn is the place of a tenant at a gate.
 type turn struct {
@@ -78,7 +82,8 @@ func (t *turn) leave() {
 }
 
 // ahead returns the number of calls that will be sent before one that comes now, and busy whether it
-// would have to wait for its turn. Another tenant sends at most one more than its own.
+// would have to wait for its turn. For each of its own, another tenant sends as many as its weight is
+// larger, and at most that more.
 func (t *turns) ahead(key turnKey) (n int64, busy bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -86,9 +91,23 @@ func (t *turns) ahead(key turnKey) (n int64, busy bool) {
 	if mine == nil {
 		return 0, false
 	}
+	inClass := make(map[string]int64) // the weights of those in a class
+	for other := range t.m {
+		if other.gate == key.gate {
+			inClass[other.who.Class] += max(1, other.who.Weight)
+		}
+	}
+	share := func(who sluice.Claimant) float64 {
+		w := float64(max(1, who.Weight))
+		if who.Class != "" {
+			w *= float64(max(1, who.ClassWeight)) / float64(inClass[who.Class])
+		}
+		return w
+	}
+	turns := float64(mine.calls+1) / share(key.who)
 	for other, of := range t.m {
 		if other.gate == key.gate {
-			n += min(of.calls, mine.calls+1)
+			n += min(of.calls, int64(turns*share(other.who)))
 		}
 	}
 	return n, true

@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/sluicetest"
 )
 
@@ -100,4 +101,33 @@ func TestTurn_Tenants(t *testing.T) {
 			t.Errorf("%v: Jain %.3f, %.0f calls", served, jain, sum)
 		}
 	})
+}
+
+// What is certain to be sent before a call that comes now.
+func TestTurns_Ahead(t *testing.T) {
+	var all turns
+	join := func(calls int, who sluice.Claimant) {
+		for range calls {
+			all.join(turnKey{"g", who})
+		}
+	}
+	join(2, sluice.Claimant{Name: "one", Weight: 1})
+	join(100, sluice.Claimant{Name: "three", Weight: 3})
+	join(100, sluice.Claimant{Name: "a", Weight: 1, Class: "c", ClassWeight: 4})
+	join(100, sluice.Claimant{Name: "b", Weight: 1, Class: "c", ClassWeight: 4})
+	join(1, sluice.Claimant{Name: "last", Weight: 9})
+	all.join(turnKey{"other", sluice.Claimant{Name: "one", Weight: 1}})
+	for name, want := range map[sluice.Claimant]int64{
+		{Name: "one", Weight: 1}:                           2 + 9 + 6 + 6 + 1,
+		{Name: "three", Weight: 3}:                         2 + 100 + 67 + 67 + 1,
+		{Name: "a", Weight: 1, Class: "c", ClassWeight: 4}: 2 + 100 + 100 + 100 + 1,
+		{Name: "last", Weight: 9}:                          0 + 0 + 0 + 0 + 1,
+	} {
+		if got, busy := all.ahead(turnKey{"g", name}); got != want || !busy {
+			t.Errorf("%+v: %d, %v, want %d", name, got, busy, want)
+		}
+	}
+	if n, busy := all.ahead(turnKey{"g", sluice.Claimant{Name: "new"}}); n != 0 || busy {
+		t.Errorf("one that has no calls: %d, %v", n, busy)
+	}
 }

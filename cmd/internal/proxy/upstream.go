@@ -41,6 +41,7 @@ func newUpstream(want wanted, o *options, m *memory) (*upstream, error) {
 	}
 	gate := sluice.Config{Rate: want.limit.rate, Concurrency: want.limit.concurrency}
 	u.key = cfg.Key
+	cfg.Claimant = func(req *http.Request) sluice.Claimant { return callOf(req.Context()).who }
 	cfg.Retry.Retryable = retryable
 	cfg.Retry.MaxServerWait = max(cfg.Retry.MaxServerWait, longestServerWait)
 	gate.Observer = noteCause

@@ -1,0 +1,136 @@
+package proxy
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/sluice-go/sluice"
+)
+
+// shares is how the tenants and classes of calls share a gate: each by its weight, 1 unless it is
+// configured.
+type shares struct {
+	tenantHeader string
+	classHeader  string
+	classes      map[string]int64 // weights
+	tenants      map[string]share
+}
+
+// A share is the one of a tenant. In a class, all tenants have the same.
+type share struct {
+	weight int64
+	class  string
+}
+
+// addClass parses the value of -class, such as "batch weight=1".
+func (s *shares) addClass(text string) error {
+	name, is, err := parseShare(text, false)
+	if _, twice := s.classes[name]; twice && err == nil {
+		err = fmt.Errorf("%s: it is there twice", name)
+	}
+	if s.classes == nil {
+		s.classes = make(map[string]int64)
+	}
+	s.classes[name] = is.weight
+	return err
+}
+
+// addTenant parses the value of -tenant, such as "ci weight=3" or "ci class=batch".
+func (s *shares) addTenant(text string) error {
+	name, is, err := parseShare(text, true)
+	if _, twice := s.tenants[name]; twice && err == nil {
+		err = fmt.Errorf("%s: it is there twice", name)
+	}
+	if s.tenants == nil {
+		s.tenants = make(map[string]share)
+	}
+	s.tenants[name] = is
+	return err
+}
+
+// mostWeight bounds a weight.
+const mostWeight = 1_000_000
+
+func parseShare(text string, classed bool) (name string, is share, err error) {
+	fields := strings.Fields(text)
+	if len(fields) == 0 || strings.Contains(fields[0], "=") {
+		return "", share{}, errors.New("want a name, such as batch weight=1")
+	}
+	name, is = fields[0], share{weight: 1}
+	for _, field := range fields[1:] {
+		switch key, value, _ := strings.Cut(field, "="); {
+		case key == "weight":
+			n, bad := strconv.ParseInt(value, 10, 64)
+			if is.weight = n; bad != nil || n < 1 || n > mostWeight {
+				err = errors.Join(err, fmt.Errorf("%s: %s: want a number from 1 to %d", name, field, int64(mostWeight)))
+			}
+		case key == "class" && classed && value != "":
+			is.class = value
+		default:
+			err = errors.Join(err, fmt.Errorf("%s: %s: want weight=", name, field))
+		}
+	}
+	if is.class != "" && is.weight != 1 {
+		err = errors.Join(err, fmt.Errorf("%s: want a weight or a class: tenants of a class share it evenly", name))
+	}
+	return name, is, err
+}
+
+// check returns an error if a class that of is in is not configured.
+func (s *shares) check(of, class string) error {
+	if _, is := s.classes[class]; class != "" && !is {
+		return fmt.Errorf("%s: there is no -class %q", of, class)
+	}
+	return nil
+}
+
+// checkTenants checks the classes of all tenants.
+func (s *shares) checkTenants() (err error) {
+	for _, name := range slices.Sorted(maps.Keys(s.tenants)) {
+		err = errors.Join(err, s.check(name, s.tenants[name].class))
+	}
+	return err
+}
+
+// claimant returns on whose behalf r is made, a call of route. Its class is the one of the tenant,
+// or else of the route, or else the one that the configured header names: operators are believed
+// before callers. A class that is not configured is none, so that callers cannot invent shares.
+func (s *shares) claimant(t *tenants, r *http.Request, route *route) sluice.Claimant {
+	name, is := s.tenant(t, r)
+	who := sluice.Claimant{Name: name, Weight: is.weight, Class: is.class}
+	if who.Class == "" {
+		who.Class = route.class
+	}
+	if who.Class == "" && s.classHeader != "" {
+		who.Class = r.Header.Get(s.classHeader)
+	}
+	weight, known := s.classes[who.Class]
+	switch {
+	case !known:
+		who.Class = ""
+	case who.Class != "":
+		who.Weight, who.ClassWeight = 1, weight
+	}
+	return who
+}
+
+// tenant returns the name and the share of the tenant of r. A tenant is configured by what
+// the header of tenants says, or by the name that the page shows for a credential.
+func (s *shares) tenant(t *tenants, r *http.Request) (name string, is share) {
+	if named := r.Header.Get(s.tenantHeader); s.tenantHeader != "" && named != "" {
+		if is, known := s.tenants[named]; known {
+			return named, is
+		}
+		return t.digest("named", named), share{weight: 1}
+	}
+	name = t.of(r)
+	if is, known := s.tenants[name]; known {
+		return name, is
+	}
+	return name, share{weight: 1}
+}

@@ -1,0 +1,151 @@
+package proxy
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/sluicetest"
+)
+
+// The operator is believed before the caller, and a class that is not configured is none.
+func TestShares_Claimant(t *testing.T) {
+	named := newTenants()
+	key := httptest.NewRequest("GET", "/", nil)
+	key.Header.Set("X-Api-Key", "k")
+	digest := named.of(key)
+	o, err := parseOptions([]string{"-tenant-header", "X-User", "-class-header", "X-Class", "-class", "users weight=15", "-class", "batch", "-class", "nightly weight=2",
+		"-tenant", "ci class=batch", "-tenant", "ann weight=2", "-tenant", digest + " class=nightly", "-route", "/slow=http://a class=batch"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	plain := new(route)
+	slow := &route{class: o.routes[0].class}
+	for _, test := range []struct {
+		fields string
+		route  *route
+		want   sluice.Claimant
+	}{
+		{"", plain, sluice.Claimant{Name: nobody, Weight: 1}},
+		{"X-User: ann", plain, sluice.Claimant{Name: "ann", Weight: 2}},
+		{"X-User: bob", plain, sluice.Claimant{Name: named.digest("named", "bob"), Weight: 1}},
+		{"X-User: ann|X-Class: users", plain, sluice.Claimant{Name: "ann", Weight: 1, Class: "users", ClassWeight: 15}},
+		{"X-User: ann|X-Class: users", slow, sluice.Claimant{Name: "ann", Weight: 1, Class: "batch", ClassWeight: 1}},
+		{"X-User: ci|X-Class: users", slow, sluice.Claimant{Name: "ci", Weight: 1, Class: "batch", ClassWeight: 1}},
+		{"X-Class: invented", plain, sluice.Claimant{Name: nobody, Weight: 1}},
+		{"X-Api-Key: k|X-Class: users", plain, sluice.Claimant{Name: digest, Weight: 1, Class: "nightly", ClassWeight: 2}},
+	} {
+		r := httptest.NewRequest("GET", "/", nil)
+		for field := range strings.SplitSeq(test.fields, "|") {
+			if name, value, ok := strings.Cut(field, ": "); ok {
+				r.Header.Set(name, value)
+			}
+		}
+		if got := o.shares.claimant(named, r, test.route); got != test.want {
+			t.Errorf("%q: %+v, want %+v", test.fields, got, test.want)
+		}
+	}
+	unread := shares{classes: o.shares.classes}
+	r := httptest.NewRequest("GET", "/", nil)
+	r.Header.Set("X-Class", "users")
+	r.Header.Set("X-User", "ann")
+	if got := unread.claimant(named, r, plain); got != (sluice.Claimant{Name: nobody, Weight: 1}) {
+		t.Errorf("headers that are not configured: %+v", got)
+	}
+}
+
+func TestShares_Bad(t *testing.T) {
+	for _, args := range [][]string{
+		{"-class", "a weight=0"}, {"-class", "a weight=x"}, {"-class", "a weight=1000001"}, {"-class", "a class=b"}, {"-class", "a b"}, {"-class", ""},
+		{"-tenant", "a class=b"}, {"-class", "b", "-tenant", "a weight=2 class=b"}, {"-tenant", "a class="}, {"-tenant", "a rate=1/s"}, {"-route", "/x=http://a class=b"},
+	} {
+		if _, err := parseOptions(args); err == nil {
+			t.Errorf("%q is accepted", args)
+		}
+	}
+}
+
+// Classes, and tenants without one, share a limit that the gate has to find by their weights; those of a
+// class have the same share.
+func TestShares_Weights(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o := &options{patience: time.Hour}
+		for _, class := range []string{"users weight=3", "batch weight=1"} {
+			if err := o.shares.addClass(class); err != nil {
+				t.Fatal(err)
+			}
+		}
+		o.shares.tenantHeader, o.shares.classHeader = "X-User", "X-Class"
+		if err := o.shares.addTenant("ann weight=2"); err != nil {
+			t.Fatal(err)
+		}
+		h := build(t, o, sluicetest.Enforce(sluicetest.Limit{Count: 20, Per: time.Second, Burst: 20}))
+		var all sync.WaitGroup
+		var mu sync.Mutex
+		served := make(map[string]int)
+		until := time.Now().Add(time.Minute)
+		for _, who := range []string{"users a", "users b", "batch a", "batch b", "batch c", " ann"} {
+			class, user, _ := strings.Cut(who, " ")
+			for range 20 {
+				all.Go(func() {
+					for time.Now().Before(until) {
+						got := h.call("GET", "/api/", "", "X-User: "+user, "X-Class: "+class)
+						if left := time.Until(until); got.StatusCode == 200 && left > 0 && left < 40*time.Second {
+							mu.Lock()
+							served[who]++
+							mu.Unlock()
+						}
+					}
+				})
+			}
+		}
+		all.Wait()
+		sum := 0
+		for _, n := range served {
+			sum += n
+		}
+		for who, share := range map[string]float64{"users a": .25, "users b": .25, "batch a": .5 / 9, "batch b": .5 / 9, "batch c": .5 / 9, " ann": 1. / 3} {
+			if got := float64(served[who]) / float64(sum); got < .9*share || got > 1.1*share {
+				t.Errorf("%s: %.3f of the calls, want %.3f", who, got, share)
+			}
+		}
+		if sum < 20*40*85/100 {
+			t.Errorf("%d calls in 40 s", sum)
+		}
+	})
+}
+
+// The limit of one credential does not hold up the calls of another.
+func TestShares_ThrottledAlone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		byKey := sluicetest.When(func(_ int, r *http.Request) bool { return r.Header.Get("X-Api-Key") == "small" },
+			sluicetest.Enforce(sluicetest.Limit{Count: 1, Per: time.Second, Burst: 1}))
+		h := build(t, &options{patience: time.Hour}, byKey)
+		var all sync.WaitGroup
+		until := time.Now().Add(time.Minute)
+		for range 5 {
+			all.Go(func() {
+				for time.Now().Before(until) {
+					h.call("GET", "/api/", "", "X-Api-Key: small")
+				}
+			})
+		}
+		free := 0
+		all.Go(func() {
+			for time.Now().Before(until) {
+				h.call("GET", "/api/", "", "X-Api-Key: free")
+				free++
+				time.Sleep(50 * time.Millisecond)
+			}
+		})
+		all.Wait()
+		if free < 600 {
+			t.Errorf("%d calls in a minute, want most of 1,200", free)
+		}
+	})
+}
