@@ -44,6 +44,11 @@ func start(args []string, _, _, stderr *os.File) (status int, err error) {
 	defer signal.Stop(signals)
 	screen := &statusLine{to: stderr}
 	o.log = newLog(screen)
+	var closeShared func() error
+	if o.shared, closeShared, err = newShared(o.redis, o.log); err != nil {
+		return 0, fmt.Errorf("%w: %w", cli.ErrUsage, err)
+	}
+	defer closeShared()
 	err = run(o, signals, screen, stderr)
 	if errors.Is(err, errCut) {
 		fmt.Fprintf(stderr, "%s: %v\n", name, err)

@@ -78,10 +78,10 @@ func flagsOf(key string, value any) (args []string, err error) {
 // error changes nothing.
 func (p *proxy) reload(o *options) error {
 	old := p.set.Load()
-	if o.listen != old.o.listen || o.state != old.o.state || (o.token == "") != (old.o.token == "") {
-		return errors.New("-listen, -state, and whether there is a token, change only by a restart")
+	if o.listen != old.o.listen || o.state != old.o.state || o.redis != old.o.redis || (o.token == "") != (old.o.token == "") {
+		return errors.New("-listen, -state, -redis, and whether there is a token, change only by a restart")
 	}
-	o.log, o.base = old.o.log, old.o.base
+	o.log, o.base, o.shared = old.o.log, old.o.base, old.o.shared
 	table, err := newTable(o.routes, o, p.memory, old.table)
 	if err != nil {
 		return err

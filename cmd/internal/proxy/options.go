@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/sluice-go/sluice/cmd/internal/cli"
+	"github.com/sluice-go/sluice/ext/peers"
 )
 
 // options is the command line, checked.
@@ -25,11 +26,13 @@ type options struct {
 	drain      time.Duration
 	shares     shares
 	state      string
+	redis      string
 	config     string
 	args       []string // from which the options can be parsed again
 
-	log  *slog.Logger      // nil for none
-	base http.RoundTripper // instead of connections, for tests
+	log    *slog.Logger      // nil for none
+	shared peers.Store       // of redis, nil for none
+	base   http.RoundTripper // instead of connections, for tests
 }
 
 func newFlags(o *options) *cli.Flags {
@@ -63,6 +66,7 @@ func newFlags(o *options) *cli.Flags {
 	f.Group("Operation")
 	f.String(&o.config, "config", "", "a `file` with flags, a JSON object\nSIGHUP reads it again.")
 	f.String(&o.state, "state", "", "a `folder` for the state, which outlives a restart\nIt has the limits that were found, and the key for the names of tenants.")
+	f.String(&o.redis, "redis", "", "share what is learned with other proxies, through the Redis at this `URL`\nThey must call with the same accounts. If it is away, each proxy learns alone.")
 	f.Var(cli.Duration(&o.drain), "drain", "for how much `time` calls go on after SIGTERM")
 	return f
 }

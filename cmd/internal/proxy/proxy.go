@@ -296,14 +296,13 @@ func (p *proxy) drain(ctx context.Context, server *http.Server, cut context.Canc
 		p.handlers.Wait() // upgraded connections are not known to the server
 		close(done)
 	}()
+	defer p.closeUpstreams() // the other proxies have their part then
 	select {
 	case <-done:
 		return nil
 	case <-ctx.Done():
 	}
-	for _, u := range p.set.Load().table.upstreams {
-		u.close()
-	}
+	p.closeUpstreams()
 	select {
 	case <-done:
 	case <-time.After(refuseWithin):
@@ -312,6 +311,13 @@ func (p *proxy) drain(ctx context.Context, server *http.Server, cut context.Canc
 	err = errors.Join(err, server.Close())
 	<-done
 	return err
+}
+
+// closeUpstreams ends all waits.
+func (p *proxy) closeUpstreams() {
+	for _, u := range p.set.Load().table.upstreams {
+		u.close()
+	}
 }
 
 // refuseWithin is the time for telling waiting calls that the proxy ends.

@@ -40,6 +40,7 @@ func newUpstream(want wanted, o *options, m *memory) (*upstream, error) {
 		cfg = make()
 	}
 	gate := sluice.Config{Rate: want.limit.rate, Concurrency: want.limit.concurrency}
+	gate.Adaptive.Peers = o.shared
 	u.key = cfg.Key
 	cfg.Claimant = func(req *http.Request) sluice.Claimant { return callOf(req.Context()).who }
 	cfg.Retry.Retryable = retryable
