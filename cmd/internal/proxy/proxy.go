@@ -104,10 +104,10 @@ func (p *proxy) serve(w *slowWriter, r *http.Request) *problem {
 	if isOwn(r) {
 		return p.serveOwn(w, r)
 	}
-	route, rest := set.table.find(r)
+	route, rest, job := set.table.find(r)
 	switch {
 	case route == nil:
-		return &problem{status: http.StatusNotFound, title: "No such route", detail: "The first part of the path is neither the host of a preset nor the name of a -route.", proxy: "destination_not_found"}
+		return &problem{status: http.StatusNotFound, title: "No such route", detail: "The first part of the path is neither the host of a preset nor the name of a -route, behind the name of a job such as ~nightly, if there is one.", proxy: "destination_not_found"}
 	case climbs(rest):
 		return &problem{status: http.StatusBadRequest, title: "The path has . or .. in it", proxy: "http_request_error"}
 	}
@@ -121,7 +121,7 @@ func (p *proxy) serve(w *slowWriter, r *http.Request) *problem {
 	}
 	c := newCall(r, patience)
 	defer c.finish()
-	c.route, c.rest, c.who = route, rest, set.o.shares.claimant(p.tenants, r, route)
+	c.route, c.rest, c.who = route, rest, set.o.shares.claimant(p.tenants, r, route, job)
 	if err := c.body.read(c, w, r, p.room); err != nil {
 		p.fail(w, r.WithContext(c), err)
 		return nil

@@ -259,11 +259,22 @@ func originOf(u *url.URL) origin {
 	return origin{u.Scheme, host}
 }
 
-// find returns the route of a request and the rest of its path.
-func (t *table) find(r *http.Request) (*route, string) {
+// find returns the route of a request, the rest of its path, and the job, "" for none, that the path
+// names before the route: /~nightly/api.openai.com/v1.
+func (t *table) find(r *http.Request) (of *route, rest, job string) {
 	name, rest := cutPath(r.URL.EscapedPath())
-	return t.routes[name], rest
+	if is, ok := strings.CutPrefix(name, "~"); ok {
+		if is == "" || len(is) > longestJob || strings.ContainsFunc(is, oddInName) {
+			return nil, "", ""
+		}
+		job = is
+		name, rest = cutPath(rest)
+	}
+	return t.routes[name], rest, job
 }
+
+// longestJob is the length of the longest name of a job.
+const longestJob = 64
 
 // rewrite points out, the request to the upstream, to where rest leads behind r.
 func (r *route) rewrite(out *url.URL, rest string) error {

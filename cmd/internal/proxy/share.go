@@ -97,26 +97,24 @@ func (s *shares) checkTenants() (err error) {
 	return err
 }
 
-// claimant returns on whose behalf r is made, a call of route. Its class is the one of the tenant,
-// or else of the route, or else the one that the configured header names: operators are believed
-// before callers. A class that is not configured is none, so that callers cannot invent shares.
-func (s *shares) claimant(t *tenants, r *http.Request, route *route) sluice.Claimant {
+// claimant returns on whose behalf r is made, a call of route, for the job that its path names, or "".
+// Its class is the one of the tenant, or else of the route, or else the one that the configured header
+// names: operators are believed before callers. A class that is not configured is none, so that callers
+// cannot invent shares. For the gate, a tenant without a class is a class, whose claimants are its jobs: a
+// tenant gets no more by inventing jobs.
+func (s *shares) claimant(t *tenants, r *http.Request, route *route, job string) sluice.Claimant {
 	name, is := s.tenant(t, r)
-	who := sluice.Claimant{Name: name, Weight: is.weight, Class: is.class}
-	if who.Class == "" {
-		who.Class = route.class
+	class := is.class
+	if class == "" {
+		class = route.class
 	}
-	if who.Class == "" && s.classHeader != "" {
-		who.Class = r.Header.Get(s.classHeader)
+	if class == "" && s.classHeader != "" {
+		class = r.Header.Get(s.classHeader)
 	}
-	weight, known := s.classes[who.Class]
-	switch {
-	case !known:
-		who.Class = ""
-	case who.Class != "":
-		who.Weight, who.ClassWeight = 1, weight
+	if weight, known := s.classes[class]; known {
+		return sluice.Claimant{Name: name, Class: class, ClassWeight: weight}
 	}
-	return who
+	return sluice.Claimant{Name: job, Class: name, ClassWeight: is.weight}
 }
 
 // tenant returns the name and the share of the tenant of r. A tenant is configured by what

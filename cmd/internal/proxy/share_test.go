@@ -31,14 +31,14 @@ func TestShares_Claimant(t *testing.T) {
 		route  *route
 		want   sluice.Claimant
 	}{
-		{"", plain, sluice.Claimant{Name: nobody, Weight: 1}},
-		{"X-User: ann", plain, sluice.Claimant{Name: "ann", Weight: 2}},
-		{"X-User: bob", plain, sluice.Claimant{Name: named.digest("named", "bob"), Weight: 1}},
-		{"X-User: ann|X-Class: users", plain, sluice.Claimant{Name: "ann", Weight: 1, Class: "users", ClassWeight: 15}},
-		{"X-User: ann|X-Class: users", slow, sluice.Claimant{Name: "ann", Weight: 1, Class: "batch", ClassWeight: 1}},
-		{"X-User: ci|X-Class: users", slow, sluice.Claimant{Name: "ci", Weight: 1, Class: "batch", ClassWeight: 1}},
-		{"X-Class: invented", plain, sluice.Claimant{Name: nobody, Weight: 1}},
-		{"X-Api-Key: k|X-Class: users", plain, sluice.Claimant{Name: digest, Weight: 1, Class: "nightly", ClassWeight: 2}},
+		{"", plain, sluice.Claimant{Class: nobody, ClassWeight: 1}},
+		{"X-User: ann", plain, sluice.Claimant{Class: "ann", ClassWeight: 2}},
+		{"X-User: bob", plain, sluice.Claimant{Class: named.digest("named", "bob"), ClassWeight: 1}},
+		{"X-User: ann|X-Class: users", plain, sluice.Claimant{Name: "ann", Class: "users", ClassWeight: 15}},
+		{"X-User: ann|X-Class: users", slow, sluice.Claimant{Name: "ann", Class: "batch", ClassWeight: 1}},
+		{"X-User: ci|X-Class: users", slow, sluice.Claimant{Name: "ci", Class: "batch", ClassWeight: 1}},
+		{"X-Class: invented", plain, sluice.Claimant{Class: nobody, ClassWeight: 1}},
+		{"X-Api-Key: k|X-Class: users", plain, sluice.Claimant{Name: digest, Class: "nightly", ClassWeight: 2}},
 	} {
 		r := httptest.NewRequest("GET", "/", nil)
 		for field := range strings.SplitSeq(test.fields, "|") {
@@ -46,7 +46,7 @@ func TestShares_Claimant(t *testing.T) {
 				r.Header.Set(name, value)
 			}
 		}
-		if got := o.shares.claimant(named, r, test.route); got != test.want {
+		if got := o.shares.claimant(named, r, test.route, ""); got != test.want {
 			t.Errorf("%q: %+v, want %+v", test.fields, got, test.want)
 		}
 	}
@@ -54,7 +54,7 @@ func TestShares_Claimant(t *testing.T) {
 	r := httptest.NewRequest("GET", "/", nil)
 	r.Header.Set("X-Class", "users")
 	r.Header.Set("X-User", "ann")
-	if got := unread.claimant(named, r, plain); got != (sluice.Claimant{Name: nobody, Weight: 1}) {
+	if got := unread.claimant(named, r, plain, ""); got != (sluice.Claimant{Class: nobody, ClassWeight: 1}) {
 		t.Errorf("headers that are not configured: %+v", got)
 	}
 }
@@ -68,6 +68,47 @@ func TestShares_Bad(t *testing.T) {
 			t.Errorf("%q is accepted", args)
 		}
 	}
+}
+
+// Jobs that a tenant names share what the tenant gets: it has no more by inventing them.
+func TestShares_Jobs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := build(t, &options{patience: time.Hour}, sluicetest.Enforce(sluicetest.Limit{Count: 20, Per: time.Second, Burst: 20}))
+		var all sync.WaitGroup
+		var mu sync.Mutex
+		served := make(map[string]int)
+		until := time.Now().Add(time.Minute)
+		for path, callers := range map[string]int{"/~a/api/": 40, "/~b/api/": 10, "/~c/api/": 10, "/api/ other": 5} {
+			path, tenant, _ := strings.Cut(path, " ")
+			for range callers {
+				all.Go(func() {
+					for time.Now().Before(until) {
+						got := h.call("GET", path, "", "X-Api-Key: key"+tenant)
+						if left := time.Until(until); got.StatusCode == 200 && left > 0 && left < 40*time.Second {
+							mu.Lock()
+							served[path]++
+							mu.Unlock()
+						}
+					}
+				})
+			}
+		}
+		all.Wait()
+		sum := 0
+		for _, n := range served {
+			sum += n
+		}
+		for path, share := range map[string]float64{"/~a/api/": .5 / 3, "/~b/api/": .5 / 3, "/~c/api/": .5 / 3, "/api/": .5} {
+			if got := float64(served[path]) / float64(sum); got < .9*share || got > 1.1*share {
+				t.Errorf("%s: %.3f of the calls, want %.3f", path, got, share)
+			}
+		}
+		for _, path := range []string{"/~/api/", "/~a b/api/", "/~" + strings.Repeat("x", 65) + "/api/", "/~a/~b/api/", "/~a/healthz"} {
+			if got := h.call("GET", strings.ReplaceAll(path, " ", "%20"), ""); got.StatusCode != 404 {
+				t.Errorf("%s: %d", path, got.StatusCode)
+			}
+		}
+	})
 }
 
 // Classes, and tenants without one, share a limit that the gate has to find by their weights; those of a
