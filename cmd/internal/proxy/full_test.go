@@ -46,23 +46,24 @@ func fake(w http.ResponseWriter, r *http.Request) {
 	io.WriteString(w, text)
 }
 
-// Programs as they are make calls through the proxy to a server with a limit that nobody knows. It
-// reports the table of docs/proxy.md; nothing that depends on the machine is asserted.
-func TestFull_SDKs(t *testing.T) {
-	needsFull(t)
+// installSDKs returns a folder with the SDKs of npm and calls.mjs.
+func installSDKs(t *testing.T) string {
+	t.Helper()
 	folder := t.TempDir()
-	for _, name := range []string{"package.json", "calls.mjs"} {
-		text, err := os.ReadFile(filepath.Join("testdata", "npm", name))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(filepath.Join(folder, name), text, 0o600); err != nil {
-			t.Fatal(err)
-		}
+	if err := os.CopyFS(folder, os.DirFS(filepath.Join("testdata", "npm"))); err != nil {
+		t.Fatal(err)
 	}
 	if out, err := exec.Command("npm", "install", "--prefix", folder, "--no-audit", "--no-fund").CombinedOutput(); err != nil {
 		t.Skipf("npm install: %v\n%s", err, out)
 	}
+	return folder
+}
+
+// Programs as they are make calls through the proxy to a server with a limit that nobody knows. It
+// reports a table; nothing that depends on the machine is asserted. bench/proxy has more.
+func TestFull_SDKs(t *testing.T) {
+	needsFull(t)
+	folder := installSDKs(t)
 	node := func(sdk string) func(base string, n int) (*exec.Cmd, func(out string) int) {
 		return func(base string, n int) (*exec.Cmd, func(string) int) {
 			cmd := exec.Command("node", filepath.Join(folder, "calls.mjs"), sdk, base, strconv.Itoa(n))
