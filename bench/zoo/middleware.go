@@ -65,6 +65,7 @@ func init() {
 			xtimeServer("short-xtime-50", 50, 10),
 			throttledServer("short-throttled-50", 50, 10),
 			httprateServer("short-httprate-50in1", 50, 1),
+			burstyServer("short-bursty-50in1", 50, 1), // says as little as a quota of HashiCorp Vault
 		}},
 	} {
 		for _, s := range g.all {

@@ -16,7 +16,7 @@ func TestChoose(t *testing.T) {
 		{list: "throttled-20*", want: "throttled-20 throttled-20b5 throttled-200b20 throttled-20b1"},
 		{list: "guards", want: "honest-503-5 honest-503-5-late flaky down"},
 		{list: "xtime-20,xtime-20", want: "xtime-20"},
-		{list: "short", want: "short-xtime-50 short-throttled-50 short-httprate-50in1"}, // nginx and express need -real
+		{list: "short", want: "short-xtime-50 short-throttled-50 short-httprate-50in1 short-bursty-50in1"}, // nginx and express need -real
 		{list: "short-nginx-50,grpc-20", real: true, want: "short-nginx-50 grpc-20"},
 		{list: "nginx-20", err: "nginx-20 needs a real clock: -real"},
 		{list: "xtime-21", err: "xtime-21"},

@@ -84,6 +84,20 @@ func (b *blockage) costly(blocked, refusal float64) bool {
 	return blocked > math.Max(1, 5*refusal)
 }
 
+// lull returns for how many seconds the server granted nothing before call, 0 if that was no more
+// than calls in flight explain: their rejections were on the way, or a cap waited for one of them to
+// end. If the server was asked, the lull ended between two polls.
+func (b *blockage) lull(c *Controller, call Call) float64 {
+	explained := math.Max(c.refusal, c.answer)
+	switch took := call.sent - b.from.at; {
+	case b.last-b.from.at > explained:
+		return (b.last+call.sent)/2 - b.from.at
+	case b.told && took > 2*explained:
+		return took
+	}
+	return 0
+}
+
 // silence returns when a poll without a reply counts as accepted. Rejections come quickly,
 // answers need not.
 func (b *blockage) silence(c *Controller) float64 {
@@ -149,6 +163,7 @@ func (c *Controller) unblock(call Call) {
 	lost := blocked * c.pace.rate / c.meanCost // in calls
 	if b.crowd {
 		lost = c.crowdLost(call, blocked)
+		c.crowd.silent(c, call)
 	}
 	if b.polls >= 2 || c.cfg.Costly {
 		b.quiet = call.sent - b.last

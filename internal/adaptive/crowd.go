@@ -6,6 +6,8 @@ import "math"
 type crowd struct {
 	sent float64 // cost sent when the first rejection came
 	hold int     // saturated calls until the search begins
+	size float64 // calls that it was granted before a silence; 0: there was none
+	rate float64 // at which the search begins then
 }
 
 // answered notes that a call of the crowd was answered. While they come back, the server
@@ -39,6 +41,31 @@ func (c *Controller) crowded(at point) {
 	p.now = c.within(p.now)
 	c.enter(Searching, at.at, FirstRefusal)
 }
+
+// silent notes that the server accepts a call again, after the blockage of the crowd.
+//
+// # What does the silence after a crowd say?
+//
+// A server that grants 50 calls at the same time and then none for a second, although it is asked
+// or has said so, has a rate of at most 50/s: a window grants just that, and a bucket had saved it.
+// A search from a low pace had lost two seconds on the way there, and then doubled past it: a
+// window hides the excess until it is used up. So the search begins a little below, and from there
+// on doubles with as many calls as the crowd was granted, which takes it as long as the silence.
+func (k *crowd) silent(c *Controller, call Call) {
+	b := &c.blockage
+	granted, took := c.ledger.granted(call), call.sent-c.ledger.start.at
+	silence := call.sent - b.from.at
+	if b.polls == 0 && !b.told || silence < math.Max(crowdSilence, took/2) || granted < few*c.meanCost {
+		return
+	}
+	k.size, k.rate = granted/c.meanCost, crowdShare*granted/took
+	c.pace.now = c.within(math.Max(c.pace.now, k.rate))
+}
+
+const (
+	crowdSilence = .1 // seconds: less may be the way of the calls
+	crowdShare   = .75
+)
 
 // crowdLost returns how many calls the blockage of a crowd has cost: a rate is not known
 // yet. A server that accepted one call and then none for five seconds is slow. One that

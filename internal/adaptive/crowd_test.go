@@ -64,3 +64,25 @@ func TestController_ABanOfASmallCrowdIsCostly(t *testing.T) {
 		t.Errorf("of 900 calls %d were granted, with %d bans: %+v", g, bans(), r.controller.Belief())
 	}
 }
+
+// A crowd that has used up a window of a second shows nearly what the server grants. The search
+// begins there: from 5/s on it had doubled for three seconds, and then to five times the rate.
+func TestController_SearchesWhereTheWindowOfACrowdShows(t *testing.T) {
+	for _, c := range []struct {
+		count   int
+		granted int // of ten windows, at least
+		refused int // at most
+	}{
+		{count: 20, granted: 170, refused: 70},
+		{count: 50, granted: 430, refused: 50},
+		{count: 200, granted: 1450, refused: 230},
+	} {
+		r := newRun(t, Config{Unlimited: true}, server{take: windows(c.count, 1, .3)})
+		r.callers = 64
+		r.until(9.7)
+		if g, n := len(r.granted), len(r.refused); g < c.granted || n > c.refused {
+			t.Errorf("in windows of %d, %d calls were granted and %d refused, want %d and %d: %+v",
+				c.count, g, n, c.granted, c.refused, r.controller.Belief())
+		}
+	}
+}

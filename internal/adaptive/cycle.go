@@ -133,6 +133,20 @@ func (k *cycles) end(p point, most, meanCost float64) {
 	k.begin(p)
 }
 
+// window returns the rate of a window that was used up at the end of the last cycle, and ended so
+// many seconds later: what the last part of the cycle was accepted in its time and the silence. The
+// part that has the most is the window. A longer one has earlier windows in which calls came too
+// slowly to use them up, or the slow beginning of a search: as a whole, a cycle of a search was
+// accepted half of what the server grants.
+func (k *cycles) window(silent float64) float64 {
+	rate := 0.
+	last := &k.past[1-k.next]
+	for _, p := range last.parts[:last.n] {
+		rate = math.Max(rate, p.granted/(p.took+silent))
+	}
+	return rate
+}
+
 // mean returns what was accepted per second. No rate is less.
 func (c *cycle) mean() float64 {
 	if c.full {

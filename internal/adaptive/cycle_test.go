@@ -101,3 +101,22 @@ func TestController_FewPausesShowTheRate(t *testing.T) {
 		}
 	}
 }
+
+// A cycle that ended with a window that was used up shows what the window grants at any pace, also if
+// calls came slowly at first.
+func TestCycles_Window(t *testing.T) {
+	const count = 50
+	for _, pace := range []float64{60, 100, 400} {
+		end := 0. // when the last call was refused
+		take := windows(count, 1, 0)
+		k := cycling(func(t float64) bool { end = t; return take(t) }, 0, pace)
+		if rate := k.window(1 - end); math.Abs(rate-count) > 1 {
+			t.Errorf("after a cycle at %v/s and %.2f s of silence the window is taken for %.1f/s", pace, 1-end, rate)
+		}
+	}
+	slow := cycles{next: 1} // one call per second, then 100/s
+	slow.past[0] = cycle{parts: [cyclePoints]part{{20.5, 70}, {.5, 50}}, n: 2}
+	if rate := slow.window(.5); rate != count {
+		t.Errorf("after a slow beginning the window is taken for %.1f/s", rate)
+	}
+}

@@ -113,6 +113,9 @@ func (c *Controller) refine(call Call) {
 		cycle := (c.ledger.granted(call) - since.granted) / (call.sent - since.at)
 		high = math.Max(high, math.Min(cycle, b.pace))
 	}
+	if silent := b.lull(c, call); silent > 0 {
+		high = math.Max(high, math.Min(c.cycles.window(silent), b.pace))
+	}
 	rate := math.Max(math.Min(p.rate, high), math.Min(low, b.pace))
 	rate = math.Max(rate, math.Min(b.pace, floor*c.ledger.lately(call.sent)))
 	if rate != p.rate {

@@ -96,6 +96,9 @@ func (p *pace) search(c *Controller, call *Call) {
 	if c.cfg.Costly {
 		double = patientDouble
 	}
+	if p.now >= c.crowd.rate {
+		double = math.Max(double, c.crowd.size)
+	}
 	p.now = c.within(p.now * math.Exp2(1/math.Max(double, 1.5*delay*p.now/c.meanCost)))
 }
 
