@@ -5,7 +5,9 @@
 //	go run ./bench/scopes -only X,Slack
 //
 // Each world is played without Sluice, with the zero sluicehttp.Config, and with sluicehttp.ByRoute as
-// its Key. Two more tables are about claimants: users and a batch, and the tenants of one account.
+// its Key. Two more tables are about claimants: users and a batch, and the tenants of one account. The
+// last one is about fleets: processes that share a limit by Adaptive.Peers, beside the same ones that do
+// not.
 package main
 
 import (
@@ -48,6 +50,7 @@ func run(t *testing.T, out io.Writer, only string) {
 		}
 	}
 	claimants(t, out, only)
+	shareTheLimit(t, out, only)
 }
 
 func chosen(name, only string) bool {

@@ -41,7 +41,7 @@ func (c *Controller) block(t float64, call Call, at point, told bool) {
 	c.blocked++
 	c.pace.blocked(c.blocked)
 	c.cycles.end(at, math.Max(call.pace, c.pace.now), c.meanCost)
-	if c.sharing.peers > 1 { // others empty the bucket, too
+	if c.sharing.peers > 1 && c.phase != Bounding { // cycles are short, and the calls of others blurred
 		c.cycles.found = fit{}
 	}
 	if c.blockage.crowd {
@@ -171,6 +171,9 @@ func (c *Controller) unblock(call Call) {
 	if c.cfg.Costly || lost > 15 && b.costly(blocked-2*c.sharing.lag(), c.refusal) {
 		c.costly.end(c, call, blocked)
 		return
+	}
+	if b.crowd && b.costly(blocked, c.refusal) {
+		c.costly.start = c.ledger.point(call) // no call could start before
 	}
 	if lost < 2 || !b.told {
 		blocked = 0

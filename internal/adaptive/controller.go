@@ -180,6 +180,9 @@ func (c *Controller) Started(now time.Duration, cost float64, inFlight int) Call
 	if !c.began {
 		c.begin(t, cost)
 	}
+	if c.sharing.await { // the time that the other one has named has passed
+		c.othersResumed(t)
+	}
 	call := Call{
 		sent: t, cost: cost, before: c.ledger.sent, pace: c.pace.now,
 		inFlight: int32(min(inFlight, math.MaxInt32-1)) + 1,

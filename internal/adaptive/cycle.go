@@ -77,6 +77,33 @@ func (k *cycles) faster(burst, most float64) float64 {
 	return high
 }
 
+// unlike is how many times longer one of two cycles must be to tell the rate from the burst.
+const unlike = 1.5
+
+// both returns the rate, from low to high, at which one bucket explains the last two cycles, if it was
+// full in both and one of them is much longer than the other. It returns 0 if there is none.
+func (k *cycles) both(low, high float64) float64 {
+	short, long := &k.past[0], &k.past[1]
+	if short.n > 0 && long.n > 0 && short.parts[0].took > long.parts[0].took {
+		short, long = long, short
+	}
+	if short.n == 0 || long.n == 0 || !short.full || !long.full || long.parts[0].took < unlike*short.parts[0].took {
+		return 0
+	}
+	differ := func(rate float64) float64 { return long.burst(rate) - short.burst(rate) }
+	if differ(low) <= 0 || differ(high) >= 0 {
+		return 0
+	}
+	for range 24 {
+		if rate := (low + high) / 2; differ(rate) > 0 {
+			low = rate
+		} else {
+			high = rate
+		}
+	}
+	return low
+}
+
 // again begins the cycle again if p is later: it was rejected, too.
 func (k *cycles) again(p point) {
 	if p.at > k.points[0].at {
@@ -145,6 +172,14 @@ func (k *cycles) window(silent float64) float64 {
 		rate = math.Max(rate, p.granted/(p.took+silent))
 	}
 	return rate
+}
+
+// correct corrects what was accepted in the last cycle, shortly before its end.
+func (k *cycles) correct(wrong float64) {
+	c := &k.past[1-k.next]
+	for i := range c.parts[:c.n] {
+		c.parts[i].granted = math.Max(0, c.parts[i].granted+wrong)
+	}
 }
 
 // mean returns what was accepted per second. No rate is less.

@@ -53,7 +53,7 @@
 //	controller.go  began, meanCost, asked, started, recent, at, until, answer, refusal,
 //	               refusals, ignored, capacity.held, costly.start, ledger.sent, pace.now,
 //	               pace.refusals, service.begin, window.used
-//	blockage.go    blockage, blocked, until, resumed, costly.price, cycles.found,
+//	blockage.go    blockage, blocked, until, resumed, costly.price, costly.start, cycles.found,
 //	               sharing.told, sharing.until
 //	bounds.go      Config.Max, Config.MaxConcurrency, pace.now
 //	capacity.go    pace.quiet
@@ -63,9 +63,10 @@
 //	latency.go     capacity.held, capacity.limit, pace.rate
 //	pace.go        crowd.hold
 //	patient.go     blockage.gap, blockage.polls, costly.hold, costly.low
-//	peer.go        ledger.sent
-//	peers.go       at, meanCost, refusal, costly.high, costly.hold, costly.low, costly.price,
-//	               pace.calls, pace.quiet, pace.refuted, pace.rise, pace.span, pace.unsure
+//	peers.go       at, meanCost, refusal, costly.before, costly.burst, costly.cheaps, costly.high,
+//	               costly.hold, costly.looking, costly.low, costly.price, costly.slow, costly.start,
+//	               ledger.sent, pace.calls, pace.quiet, pace.refuted, pace.rise, pace.span,
+//	               pace.unsure, point.granted
 //	service.go     costly, blockage.quiet, costly.start
 //	snapshot.go    meanCost, refusal, capacity.entry, capacity.limit, costly.high,
 //	               costly.hold, costly.low, costly.price, pace.quiet, pace.refuted

@@ -202,7 +202,7 @@ func (p *Peer) count(c *Controller, report peers.Report, reply peers.Reply, gap 
 	since := others - p.others // less than 0 if the group had estimated too much
 	if p.counts && !gap && since > -lostCount*c.pace.rate {
 		wrong := since - (counted - p.counted - own)
-		c.ledger.sent += wrong
+		c.correct(p.at.Seconds(), wrong)
 		counted += wrong
 	}
 	p.counts, p.others, p.counted, p.own = true, others, counted, float64(report.Admitted)

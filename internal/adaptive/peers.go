@@ -30,6 +30,8 @@ type sharing struct {
 	peers int64   // this one included; 0: the others are out of touch
 	until float64 // another process is blocked, and asks then whether the server accepts again
 	told  float64 // the server has asked another process to wait until then
+	await bool    // another process is blocked, and has not told that it no longer is
+	from  float64 // when that began
 }
 
 // leastPart bounds the part of a process that has none yet.
@@ -101,6 +103,8 @@ type news struct {
 	count, length, begun                            float64 // window, how long ago it began
 	until                                           float64 // for how long no call should start
 	told                                            float64 // for how long the server has asked to wait
+	since                                           float64 // how long ago the blockage began; 0: there is none
+	burst                                           float64 // see costly
 	phase                                           Phase
 }
 
@@ -108,7 +112,7 @@ type news struct {
 func (n *news) numbers() []*float64 {
 	return []*float64{
 		&n.rate, &n.meanCost, &n.refuted, &n.unsure, &n.quiet, &n.refusal,
-		&n.price, &n.low, &n.high, &n.hold, &n.count, &n.length, &n.begun, &n.until, &n.told,
+		&n.price, &n.low, &n.high, &n.hold, &n.count, &n.length, &n.begun, &n.until, &n.told, &n.since, &n.burst,
 	}
 }
 
@@ -174,7 +178,10 @@ func (c *Controller) News(now time.Duration) []int64 {
 	n := news{
 		rate: p.rate, meanCost: c.meanCost / scale, refuted: p.refuted, unsure: p.unsure, quiet: p.quiet, refusal: c.refusal,
 		price: c.costly.price, low: c.costly.low, high: c.costly.high, hold: c.costly.hold * scale,
-		until: c.blockedFor(t), told: math.Max(0, c.until-t), phase: c.phase,
+		until: c.blockedFor(t), told: math.Max(0, c.until-t), phase: c.phase, burst: c.costly.burst,
+	}
+	if n.until > 0 {
+		n.since = math.Max(millionth, t-c.blockage.from.at)
 	}
 	if c.phase == Windowed {
 		n.count, n.length, n.begun = c.window.count, c.window.length, math.Max(0, t-c.window.from)
@@ -232,6 +239,11 @@ func (c *Controller) adopt(t float64, n news, age float64) {
 	if c.refusal == 0 {
 		c.refusal = math.Min(n.refusal, 60)
 	}
+	if n.since > 0 {
+		c.othersBlocked(t, t-age-math.Min(n.since, mostPause), math.Max(0, n.told-age))
+	} else {
+		c.othersResumed(t - age)
+	}
 	c.sharing.until = t + math.Min(n.until, mostPause) - age
 	if c.sharing.told = 0; n.told > age {
 		c.sharing.told = t + math.Min(n.told, mostPause) - age
@@ -241,7 +253,7 @@ func (c *Controller) adopt(t float64, n news, age float64) {
 	p.quiet = math.Max(quietMin, math.Min(quietMax, n.quiet))
 	k := &c.costly
 	k.price = math.Min(n.price, 3600)
-	k.low, k.high, k.hold = n.low, n.high, n.hold/c.sharing.scale()
+	k.low, k.high, k.hold, k.burst = n.low, n.high, n.hold/c.sharing.scale(), n.burst
 	if n.phase == Windowed {
 		c.window.begin(c, n.count, n.length, t-age-n.begun)
 	}
@@ -252,6 +264,75 @@ func (c *Controller) adopt(t float64, n news, age float64) {
 		c.outdate() // calls that started before say nothing of the news
 	}
 	c.track(n.phase, n.rate, Shared)
+}
+
+// # What is a rejection in another process?
+//
+// It says to all that the bucket was empty. A process that took only the rejections of its own calls
+// measured from one of them to the next, across the bans of others in which nothing was accepted, and
+// told the others to keep to a rate that was too low. So each notes what it hears
+// of a ban as if one of its calls had been rejected, and accepted again later. What follows for the
+// rate is learned in one process, the first that has told, and is news to the others:
+//
+//	a   calls  x  asks   asks   accepted: moves the bounds, and tells them
+//	b   calls    heard: an empty point      heard: the cycle begins here
+//	c   calls  x heard, too: it drops what it has made of its own rejection
+//
+// So whichever is rejected next has the same points to measure from.
+
+// othersBlocked notes that another process has been blocked since an instant, and asked for a wait.
+func (c *Controller) othersBlocked(t, since, told float64) {
+	if c.sharing.await {
+		return
+	}
+	c.sharing.await, c.sharing.from = true, since
+	if c.blockage.on { // a call of this one was rejected, too
+		c.sharing.from = c.blockage.from.at
+		return
+	}
+	at := c.ledger.now(math.Max(since, c.ledger.last.at))
+	c.service.trouble(c, at)
+	c.service.refused(told)
+	c.cycles.end(at, c.pace.now, c.meanCost)
+	c.ledger.mark(at)
+}
+
+// othersResumed notes that the server accepts calls again, since an instant.
+func (c *Controller) othersResumed(at float64) {
+	if !c.sharing.await {
+		return
+	}
+	c.sharing.await = false
+	if c.phase == Windowed {
+		return
+	}
+	k, now := &c.costly, c.ledger.now(at)
+	got, from := math.Max(0, now.granted-k.start.granted), c.sharing.from
+	before := k.before
+	k.before = costlyCycle{got, got / math.Max(1e-3, from-k.start.at), math.Max(1e-3, at-k.start.at)}
+	c.window.compare(c, before, k.before)
+	if k.looking {
+		k.slow = !k.slow
+	}
+	k.start, k.looking, k.cheaps = now, false, 0
+	c.service.paid(c, at)
+}
+
+// correct corrects what was accepted until t by what the group has counted. In a ban nothing is
+// accepted, so the cycle that it has ended was wrong by as much.
+func (c *Controller) correct(t, wrong float64) {
+	c.ledger.sent += wrong
+	if !c.sharing.await && !(c.blockage.on && c.until > t) {
+		return
+	}
+	l := &c.ledger
+	if l.empties > 0 {
+		l.empty[(l.empties-1)%len(l.empty)].granted += wrong
+	}
+	for _, p := range [...]*point{&l.refused, &l.last, &c.blockage.from, &c.cycles.points[0]} {
+		p.granted += wrong
+	}
+	c.cycles.correct(wrong)
 }
 
 // enough returns over how many calls of this process a rate is measured: more if the calls of

@@ -42,15 +42,17 @@ func (c *Controller) stretch(t, before float64) {
 	}
 }
 
-// rescale moves the slot after the part of this process has grown by f, and the pace was before.
+// rescale moves the slot after the part of this process has grown by f, and the pace was before. A
+// pause that the server has asked for is not part of it: others wait for its end, too.
 func (c *Controller) rescale(t, f, before float64) {
+	from := math.Max(t, c.until)
 	switch after := c.bounded(); {
-	case c.next <= t:
+	case c.next <= from:
 	case c.blockage.on && c.blockage.polls > 0: // it is when to ask again
 	case c.blockage.on || !c.paced():
-		c.next = t + (c.next-t)/f
+		c.next = from + (c.next-from)/f
 	default:
-		c.next = t + (c.next-t)/f*before/after
+		c.next = from + (c.next-from)/f*before/after
 	}
 }
 

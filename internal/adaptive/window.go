@@ -41,9 +41,30 @@ func (w *window) bracket(b *blockage, call Call) {
 // fits reports whether the last costly cycles look like a window, and if so begins to
 // use it.
 func (w *window) fits(c *Controller, before, now costlyCycle) bool {
-	few := now.granted < 16*c.meanCost
+	if !w.compare(c, before, now) {
+		return false
+	}
+	if c.service.impaired(c) {
+		return false // what is rejected in an incident comes in rows, and more was accepted before
+	}
+	// What others were accepted is not known exactly, so in a group it may be chance, too.
+	doubtful := now.granted < fewGranted*c.meanCost || c.cfg.Costly || c.sharing.peers > 1
+	if now.granted < 8*c.meanCost || doubtful && w.alike < 2 || math.Abs(math.Log(now.active/before.active)) < .15 {
+		return false // small numbers, or numbers at one pace, are equal by chance
+	}
+	w.begin(c, now.granted, w.period(now.took), w.brackets[(w.n-1)%len(w.brackets)].before)
+	w.used = c.meanCost
+	return true
+}
+
+// fewGranted is the number of calls below which cycles are alike only if they are equal.
+const fewGranted = 16
+
+// compare counts how many costly cycles in a row were accepted the same, and reports whether the
+// last two were.
+func (w *window) compare(c *Controller, before, now costlyCycle) bool {
 	tolerance := .06*before.granted + 2*c.meanCost
-	if few {
+	if now.granted < fewGranted*c.meanCost {
 		tolerance = .5 * c.meanCost
 	}
 	if before.granted == 0 || math.Abs(now.granted-before.granted) >= tolerance {
@@ -51,14 +72,6 @@ func (w *window) fits(c *Controller, before, now costlyCycle) bool {
 		return false
 	}
 	w.alike++
-	if c.service.impaired(c) {
-		return false // what is rejected in an incident comes in rows, and more was accepted before
-	}
-	if now.granted < 8*c.meanCost || (few || c.cfg.Costly) && w.alike < 2 || math.Abs(math.Log(now.active/before.active)) < .15 {
-		return false // small numbers, or numbers at one pace, are equal by chance
-	}
-	w.begin(c, now.granted, w.period(now.took), w.brackets[(w.n-1)%len(w.brackets)].before)
-	w.used = c.meanCost
 	return true
 }
 

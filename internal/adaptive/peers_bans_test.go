@@ -1,0 +1,166 @@
+package adaptive
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"testing"
+	"time"
+)
+
+// bans returns a bucket that accepts nothing for a while after each rejection, and says so.
+func bans(rate, burst, lasts float64) (take func(t float64) bool, retry func(t float64) time.Duration) {
+	level, at, until := 0., 0., 0.
+	take = func(t float64) bool {
+		level = math.Max(0, level-(t-at)*rate)
+		at = t
+		if level <= burst-1 && t >= until {
+			level++
+			return true
+		}
+		if t >= until {
+			until = t + lasts
+		}
+		return false
+	}
+	return take, func(t float64) time.Duration { return seconds(until - t) }
+}
+
+// banned plays an hour of n processes at a server of 20 calls per second that bans, and returns what is
+// served of that.
+func banned(t *testing.T, n int, lasts float64, seed uint64) float64 {
+	take, retry := bans(20, 20, lasts)
+	c := newCompany(t, take)
+	random := rand.New(rand.NewPCG(seed, 1))
+	c.apart = time.Duration(random.IntN(250)) * time.Millisecond
+	for range n {
+		p := c.join(5)
+		p.server.retry = retry
+		p.rtt = .03 + .02*random.Float64()
+		p.controller = New(Config{Unlimited: true})
+		p.peer.Begin(0, p.controller)
+		p.server.service = func() float64 { return .02 + .02*random.Float64() }
+	}
+	c.until(3600)
+	return float64(c.granted(0, 3600)) / (20*3600 + 20)
+}
+
+// Processes that share a limit use it as well as one process does, although each ban holds all of
+// them up and each of them has its own calls rejected.
+func TestPeers_Bans(t *testing.T) {
+	for _, c := range []struct {
+		n     int
+		lasts float64
+	}{{2, 5}, {3, 5}, {5, 5}, {2, 30}, {3, 30}, {5, 30}} {
+		t.Run(fmt.Sprintf("%d processes, bans of %g s", c.n, c.lasts), func(t *testing.T) {
+			const seeds = 2
+			mean := 0.
+			for seed := range uint64(seeds) {
+				mean += banned(t, c.n, c.lasts, seed) / seeds
+			}
+			if mean < .87 {
+				t.Errorf("%.3f of the limit is served", mean)
+			}
+		})
+	}
+}
+
+// What is heard of a ban of another process counts as one of this process: it ends a cycle, and another
+// one begins when it has ended.
+func TestController_othersBlocked(t *testing.T) {
+	blocked := func() *Controller {
+		c := New(Config{})
+		c.Share(0, .5, 2)
+		c.Started(0, 1, 0)
+		c.phase, c.costly.low, c.costly.high = Bounding, 5, 20
+		c.track(c.phase, 10, Measured)
+		c.ledger.sent = 100
+		c.costly.looking = true
+		return c
+	}
+	ban := newsOf(t, 10, func(c *Controller) {
+		c.phase, c.costly.low, c.costly.high = Bounding, 5, 20
+		c.blockage = blockage{on: true, from: point{at: -1}}
+		c.until = 30
+	})
+	over := newsOf(t, 12, func(c *Controller) { c.phase, c.costly.low, c.costly.high = Bounding, 5, 20 })
+
+	c := blocked()
+	c.Adopt(10*time.Second, ban, time.Second)
+	if got := c.ledger.empty[0]; c.ledger.empties != 1 || got.at != 8 || got.granted != 100 {
+		t.Errorf("%d empty points, %+v", c.ledger.empties, got)
+	}
+	c.Adopt(11*time.Second, ban, 0)
+	if c.ledger.empties != 1 {
+		t.Error("the same ban counts twice")
+	}
+	c.correct(12, -7) // others were accepted less than was thought
+	if got := c.ledger.empty[0]; c.ledger.sent != 93 || got.granted != 93 || c.cycles.points[0].granted != 93 {
+		t.Errorf("after a correction %+v, cycle from %+v", got, c.cycles.points[0])
+	}
+	c.Adopt(40*time.Second, over, time.Second)
+	if k := c.costly; k.start.at != 39 || k.start.granted != 93 || k.looking || !k.slow || k.before.granted != 93 || k.before.took != 39 {
+		t.Errorf("after the ban %+v", k)
+	}
+	c.correct(41, 5)
+	if got := c.ledger.empty[0]; got.granted != 93 {
+		t.Errorf("a correction after the ban concerns no cycle before it: %+v", got)
+	}
+
+	// Its own call was rejected first.
+	c = blocked()
+	c.blockage.on, c.blockage.from = true, point{at: 7}
+	c.Adopt(10*time.Second, ban, time.Second)
+	if c.ledger.empties != 0 || c.sharing.from != 7 {
+		t.Errorf("%d more empty points, ban since %g", c.ledger.empties, c.sharing.from)
+	}
+
+	// The other one never tells that it is over.
+	c = blocked()
+	c.Adopt(10*time.Second, ban, time.Second)
+	c.Started(50*time.Second, 1, 0)
+	if c.sharing.await || c.costly.start.at != 50 {
+		t.Errorf("%+v, cycle from %+v", c.sharing, c.costly.start)
+	}
+}
+
+// A wait that the server has asked for has nothing to do with the part of a process.
+func TestController_Share_DuringAPause(t *testing.T) {
+	c := New(Config{Unlimited: true})
+	call := c.Started(0, 1, 0)
+	c.Ended(0, call, Reply{Outcome: Refused, RetryAfter: 30 * time.Second})
+	for i, part := range []float64{.5, .2, .001} {
+		c.Share(time.Second, part, int64(2+i))
+		if at := c.Demand(time.Second, 0); at != 30*time.Second {
+			t.Errorf("with a part of %g, the next call starts at %v", part, at)
+		}
+	}
+}
+
+// A look that lasts three times as long tells the rate from the burst.
+func TestCycles_both(t *testing.T) {
+	look := func(rate, burst, took float64) (c cycle) {
+		c.full, c.n = true, 8
+		for i := range c.n {
+			d := took * float64(c.n-i) / float64(c.n)
+			c.parts[i] = part{d, math.Min(burst, 2*d*rate) + rate*d}
+		}
+		return c
+	}
+	k := cycles{past: [2]cycle{look(20, 20, 4), look(20, 20, 12)}}
+	if got := k.both(10, 40); math.Abs(got-20) > .01 {
+		t.Errorf("%g/s, want 20", got)
+	}
+	if got := k.both(25, 40); got != 0 {
+		t.Errorf("%g/s is not between the bounds", got)
+	}
+	for name, past := range map[string][2]cycle{
+		"one cycle":        {look(20, 20, 4)},
+		"of one length":    {look(20, 20, 10), look(20, 20, 12)},
+		"begun by a pause": {look(20, 20, 4), {n: 8, parts: look(20, 20, 12).parts}},
+	} {
+		if got := (&cycles{past: past}).both(10, 40); got != 0 {
+			t.Errorf("%s: %g/s", name, got)
+		}
+	}
+}
