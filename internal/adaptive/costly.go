@@ -185,6 +185,8 @@ func (k *costly) looked(c *Controller) {
 		k.slow = !k.slow
 		if both := c.cycles.both(b.rate, b.pace); both > 0 {
 			rate, k.burst = both, c.cycles.burst(both)
+		} else if f := c.cycles.found; f.good() {
+			rate, k.burst = f.rate*(1-f.error/2), c.cycles.burst(f.rate)
 		}
 	}
 	if rate > faster*b.rate { // the server has become faster, and cycles before are of another time
