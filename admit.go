@@ -18,7 +18,7 @@ import (
 //
 // A gate alone decides under the lock of its queue: room, slot and pause in one step
 // (admitter.Admit). A further limit may be remote, and asking it must not hold that lock. A
-// parent has a queue of its own, in which calls of its other children wait, too.
+// parent has a queue of its own, in which calls of its other children also wait.
 //
 // So a call of such a gate that must wait, or whose limits may take long to answer, is granted by its
 // own goroutine, once it is at the head of its queue, in this order (others: see parent.go):

@@ -17,7 +17,7 @@ import (
 	"github.com/sluice-go/sluice/sluicetest"
 )
 
-// programs are those that TestFull_SDKs of the proxy runs, too.
+// programs are those that TestFull_SDKs of the proxy also runs.
 const programs = "cmd/internal/proxy/testdata/npm"
 
 // callsEach is the number of calls of each process, burst what the server allows at once.
