@@ -149,7 +149,7 @@ func (u *upstream) counted(i int, cost float64) float64 {
 }
 
 // bare is a refusal that does not come from a limiter. A proxy that always says the same
-// says it here, too.
+// also says it here.
 func (u *upstream) bare() reply {
 	r := plain
 	r.outcome = refused

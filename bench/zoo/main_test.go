@@ -11,7 +11,7 @@ import (
 	"go.uber.org/goleak"
 )
 
-// The tests run this program as the command that it is, too.
+// The tests run this program also as the command that it is.
 func TestMain(m *testing.M) {
 	if os.Getenv(gameVariable) != "" || os.Getenv(keepVariable) != "" {
 		main()

@@ -158,7 +158,7 @@ func TestBinaryHalt(t *testing.T) {
 	if err := os.WriteFile(in, []byte("a\nf1\nb\nf2\nc\nd\ne\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	// Of one job at a time, too, a result may come after that of the next one.
+	// Also of one job at a time, a result may come after that of the next one.
 	args := []string{"-in", in, "-jobs", "1", "-ordered", "-retries", "0", "-log", "run.jsonl", "-halt", "soon,fail=2", "--", "sh", "-c", "echo \"$1\"\ncase $1 in f*) exit 1 ;; esac", "sh", "{}"}
 	r := runIn(t, dir, "", args...)
 	const hint = "sluice batch: resume it by\n\t"

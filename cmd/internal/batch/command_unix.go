@@ -14,7 +14,7 @@ import (
 
 // alone gives a command a process group of its own, so that a Ctrl-C, which a
 // terminal sends to a whole group, does not reach it: what is running may
-// finish. When it is canceled its children are, too, and killRest kills those
+// finish. When it is canceled so are its children, and killRest kills those
 // that do not listen. It returns a function to be called when the command has ended.
 func alone(cmd *exec.Cmd) (ended func()) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}

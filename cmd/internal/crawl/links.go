@@ -124,7 +124,7 @@ func toUTF8(page []byte, contentType string) []byte {
 }
 
 // readHTML reads a page that was found at base. What is not HTML has no links; what
-// is broken is read as a browser reads it. With embedded, what a page shows or runs is linked to, too.
+// is broken is read as a browser reads it. With embedded, what a page shows or runs is also linked to.
 func readHTML(page []byte, contentType string, base *url.URL, token string, embedded bool) document {
 	root, err := html.Parse(bytes.NewReader(toUTF8(page, contentType)))
 	if err != nil {
