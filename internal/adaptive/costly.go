@@ -27,7 +27,7 @@ type costlyCycle struct {
 // lookShare is the share of the time that another look at the bounds may cost.
 const lookShare = .05
 
-// foundShare is that of a rate that two cycles have shown.
+// foundShare is the share of a rate that two cycles have shown.
 const foundShare = .1
 
 // pace is the pace while Bounding: constant for hold calls, then slowly up to the upper

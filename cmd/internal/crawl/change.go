@@ -207,7 +207,7 @@ func (ch *change) visited(p page) {
 	t.Unreadable += int64(p.Unreadable)
 	if p.Duplicate != "" {
 		t.Duplicates++
-		return // its links are those of the other one
+		return // its links are the links of the other one
 	}
 	for _, to := range p.Links {
 		ch.add(link{URL: to, Depth: p.Depth + 1, From: p.URL})

@@ -29,7 +29,7 @@ func moved(to string, layers ...sluicetest.Layer) func() *sluicetest.Server {
 	return site(append([]sluicetest.Layer{sluicetest.When(elsewhere, redirect)}, layers...)...)
 }
 
-// addresses returns those of the pages, in order.
+// addresses returns the addresses of the pages, in order.
 func (r result) addresses() string { return strings.Join(slices.Sorted(maps.Keys(r.pages)), " ") }
 
 // Where a first address redirects the crawl begins, too; http and https, and www, are one site.

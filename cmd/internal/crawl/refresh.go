@@ -14,7 +14,7 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 )
 
-// With -refresh the pages of a crawl become those of the crawl before: beforeFile has their lines,
+// With -refresh the pages of a crawl become the pages of the crawl before: beforeFile has their lines,
 // and the crawl begins anew. Of each of them the store knows what its host needs to say that it has
 // not changed. Pages that are still there, but that no page links to any more, are asked for, too.
 //
@@ -50,7 +50,7 @@ func lastmodKey(id addressID) []byte { return append([]byte{'l'}, id[:]...) }
 // beforeLoaded says that the store knows the pages of beforeFile.
 var beforeLoaded = []byte{'b'}
 
-// rotate makes the pages of the crawl those of the crawl before. The store must be open, which keeps
+// rotate makes the pages of the crawl the pages of the crawl before. The store must be open, which keeps
 // other processes away. It may be interrupted anywhere, and called again.
 func (c *crawler) rotate() error {
 	pages, old := filepath.Join(c.o.dir, pagesFile), filepath.Join(c.o.dir, beforeFile)
