@@ -65,7 +65,7 @@ func pictures(n numbers) (all []picture) {
 			panel(draw.Crop(c, column*half, (column-1)*half, 0, -6-row*(panelHeight+14)), s, n.Sixty[i])
 		}
 	}
-	return append(all, sheet, sdkPicture(), treePicture())
+	return append(all, sheet, sdkPicture(), treePicture(), timeoutsPicture(), coldPicture(n.Cold), outagesPicture())
 }
 
 // inWords says what became of the calls, for people who do not see it.

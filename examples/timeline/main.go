@@ -3,9 +3,10 @@
 //	go run ./examples/timeline
 //
 // It sends the calls through real limiters in virtual time, so the result is the same
-// on each machine. It draws one picture for each limiter, a sheet of all of them, and
-// the confusion of a semaphore with a rate, and replaces the pictures in docs/pictures
-// and timeline.json, the numbers behind them.
+// on each machine. It draws one picture for each limiter, a sheet of all of them, the
+// confusion of a semaphore with a rate, a pacer beside a bucket from cold, and some drawings
+// without numbers, and replaces the pictures in docs/pictures and timeline.json, the
+// numbers behind them.
 package main
 
 import (

@@ -44,8 +44,8 @@ func TestProgram(t *testing.T) {
 		t.Fatalf("status %d, stderr %q", status, stderr)
 	}
 	files := strings.Fields(stdout)
-	if len(files) != 13 {
-		t.Errorf("wrote %d files, want 13: %s", len(files), stdout)
+	if len(files) != 16 {
+		t.Errorf("wrote %d files, want 16: %s", len(files), stdout)
 	}
 	if left, err := os.ReadDir(dir); err != nil || len(left) != len(files) {
 		t.Errorf("%d files in the folder, %v", len(left), err)

@@ -246,6 +246,7 @@ func confusion() []subject {
 type numbers struct {
 	Confusion []history `json:"confusion"`
 	Sixty     []history `json:"sixty"`
+	Cold      []history `json:"cold"`
 }
 
 // measure runs everything. It must be called in a bubble.
@@ -257,6 +258,11 @@ func measure() (n numbers) {
 	}
 	for _, s := range subjects() {
 		n.Sixty = append(n.Sixty, simulate(s.name, s.make, sixty(), until))
+	}
+	for _, s := range cold() {
+		r := simulate(s.name, s.make, make([]call, coldCalls), coldUntil)
+		r.Water = nil
+		n.Cold = append(n.Cold, r)
 	}
 	return n
 }

@@ -50,7 +50,7 @@ func TestNumbers(t *testing.T) {
 	synctest.Test(t, func(*testing.T) { now = measure() })
 	shown := checkedInNumbers(t)
 	for _, pair := range []struct{ now, shown []history }{
-		{now.Confusion, shown.Confusion}, {now.Sixty, shown.Sixty},
+		{now.Confusion, shown.Confusion}, {now.Sixty, shown.Sixty}, {now.Cold, shown.Cold},
 	} {
 		if len(pair.now) != len(pair.shown) {
 			t.Fatalf("%d limiters are shown, of %d%s", len(pair.shown), len(pair.now), again)
