@@ -276,7 +276,7 @@ func (c *Controller) adopt(t float64, n news, age float64) {
 //
 //	a   calls  x  asks   asks   accepted: moves the bounds, and tells them
 //	b   calls    heard: an empty point      heard: the cycle begins here
-//	c   calls  x heard, too: it drops what it has made of its own rejection
+//	c   calls  x also heard: it drops what it has made of its own rejection
 //
 // So whichever is rejected next has the same points to measure from.
 
@@ -286,7 +286,7 @@ func (c *Controller) othersBlocked(t, since, told float64) {
 		return
 	}
 	c.sharing.await, c.sharing.from = true, since
-	if c.blockage.on { // a call of this one was rejected, too
+	if c.blockage.on { // a call of this one was also rejected
 		c.sharing.from = c.blockage.from.at
 		return
 	}

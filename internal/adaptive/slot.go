@@ -43,7 +43,7 @@ func (c *Controller) stretch(t, before float64) {
 }
 
 // rescale moves the slot after the part of this process has grown by f, and the pace was before. A
-// pause that the server has asked for is not part of it: others wait for its end, too.
+// pause that the server has asked for is not part of it: others also wait for its end.
 func (c *Controller) rescale(t, f, before float64) {
 	from := math.Max(t, c.until)
 	switch after := c.bounded(); {
