@@ -17,6 +17,7 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -29,17 +30,18 @@ var names = []string{"sluice batch", "parallel", "xargs"}
 
 func main() {
 	bad := flag.Bool("hostile", false, "have them call servers that misbehave, beside good ones, instead; as root also names that are found slowly")
+	only := flag.String("only", "", "do only the work with this `name`, such as limit")
 	into := flag.String("into", "", "put the table into this Markdown file, between its marks")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	if err := run(ctx, *bad, *into); err != nil {
+	if err := run(ctx, *bad, *only, *into); err != nil {
 		fmt.Fprintln(os.Stderr, "programs:", err)
 		os.Exit(1)
 	}
 }
 
-func run(ctx context.Context, bad bool, into string) error {
+func run(ctx context.Context, bad bool, only, into string) error {
 	dir, err := os.MkdirTemp("", "programs")
 	if err != nil {
 		return err
@@ -49,6 +51,7 @@ func run(ctx context.Context, bad bool, into string) error {
 	if err != nil {
 		return err
 	}
+	works = slices.DeleteFunc(works, func(w work) bool { return only != "" && w.name != only })
 	mark, do := "programs", measure
 	if bad {
 		mark, do = "hostile", measureHostile
