@@ -37,9 +37,7 @@ func (o *options) cost(dir, binary string) error {
 	for _, start := range []func() (*front, error){
 		func() (*front, error) { return startBare(server.URL) },
 		func() (*front, error) { return startNginx(dir, server.URL) },
-		func() (*front, error) {
-			return startSluice(binary, server.URL, "-route", "/held="+strings.Replace(server.URL, "127.0.0.1", "localhost", 1)+" concurrency=1")
-		},
+		func() (*front, error) { return startSluice(binary, server.URL) },
 	} {
 		f, err := start()
 		if errors.Is(err, errNoNginx) {
@@ -64,7 +62,7 @@ func (o *options) cost(dir, binary string) error {
 		f.memory = f.front.memory()
 	}
 	print(figures)
-	err := o.withWaiting(c, sluice)
+	err := o.withWaiting(c, sluice, binary, server.URL)
 	fmt.Printf("\nMeanwhile sleeping goroutines were woken %v late (99th percentile).\n", late().Round(10*time.Microsecond))
 	return err
 }
@@ -188,20 +186,29 @@ func median(all []float64) float64 {
 	return all[len(all)/2]
 }
 
-// withWaiting measures the throughput while many calls wait at another route, each on a connection of
-// its own.
-func (o *options) withWaiting(c *http.Client, f *figure) error {
+// withWaiting measures the throughput of another proxy, in which many calls wait at another route, each
+// on a connection of its own, in turns with that of idle.
+func (o *options) withWaiting(c *http.Client, idle *figure, binary, server string) error {
 	if o.waiting == 0 {
 		return nil
 	}
-	before, memory := median(f.rates), f.front.memory()
+	held := strings.Replace(server, "127.0.0.1", "localhost", 1) // another server, as far as limits are concerned
+	f, err := startSluice(binary, server, "-route", "/held="+held+" concurrency=1")
+	if err != nil {
+		return err
+	}
+	defer f.close()
+	if _, err := throughput(c, f.base+"api/", o.calls); err != nil { // as idle has had
+		return err
+	}
+	memory := f.memory()
 	conns := make([]net.Conn, 0, o.waiting)
 	defer func() {
 		for _, conn := range conns {
 			_ = conn.Close()
 		}
 	}()
-	host := strings.TrimSuffix(strings.TrimPrefix(f.front.base, "http://"), "/")
+	host := strings.TrimSuffix(strings.TrimPrefix(f.base, "http://"), "/")
 	body := strings.Repeat("x", 100)
 	for range o.waiting {
 		conn, err := net.Dial("tcp", host)
@@ -211,20 +218,25 @@ func (o *options) withWaiting(c *http.Client, f *figure) error {
 		conns = append(conns, conn)
 		fmt.Fprintf(conn, "POST /held/hold HTTP/1.1\r\nHost: %s\r\nAuthorization: Bearer key\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", host, len(body), body)
 	}
-	if err := untilWaiting(c, f.front.base, o.waiting); err != nil {
+	if err := untilWaiting(c, f.base, o.waiting); err != nil {
 		return err
 	}
-	grown := f.front.memory() - memory
-	var rates []float64
+	grown := f.memory() - memory
+	var rates, without []float64
 	for range o.rounds {
-		rate, err := throughput(c, f.front.base+f.path, o.calls)
-		if err != nil {
-			return err
+		for _, r := range []struct {
+			url  string
+			into *[]float64
+		}{{f.base + "api/", &rates}, {idle.front.base + idle.path, &without}} {
+			rate, err := throughput(c, r.url, o.calls)
+			if err != nil {
+				return err
+			}
+			*r.into = append(*r.into, rate)
 		}
-		rates = append(rates, rate)
 	}
-	fmt.Printf("With %d calls that wait, on %d connections: %.0f calls/s, %.2f of before; %.1f kB of memory for each, its connection included\n",
-		o.waiting, o.waiting, median(rates), median(rates)/before, float64(grown)*1.024/float64(o.waiting))
+	fmt.Printf("With %d calls that wait, on %d connections: %.0f calls/s, %.2f of one in which none waits; %.1f kB of memory for each, its connection included\n",
+		o.waiting, o.waiting, median(rates), median(rates)/median(without), float64(grown)*1.024/float64(o.waiting))
 	return nil
 }
 
