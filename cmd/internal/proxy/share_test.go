@@ -98,6 +98,9 @@ func TestShares_Jobs(t *testing.T) {
 		for _, n := range served {
 			sum += n
 		}
+		if sum < 20*40*85/100 {
+			t.Errorf("%d calls in 40 s", sum)
+		}
 		for path, share := range map[string]float64{"/~a/api/": .5 / 3, "/~b/api/": .5 / 3, "/~c/api/": .5 / 3, "/api/": .5} {
 			if got := float64(served[path]) / float64(sum); got < .9*share || got > 1.1*share {
 				t.Errorf("%s: %.3f of the calls, want %.3f", path, got, share)
