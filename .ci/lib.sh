@@ -17,6 +17,9 @@ readonly tools=tools
 # rate limiters: a part of .ci/full has it.
 readonly zoo=bench/zoo
 
+# Nor are recipes with the largest libraries in go.work. They have a part of .ci/full, too.
+readonly platforms=docs/recipes/platforms
+
 # Modules with large dependencies of their own, which take minutes to compile in each way.
 # .ci/run tests them once, in the part work; .ci/full does the rest.
 readonly large=(cmd docs/recipes examples/fleet sluicehttp/sdktest)
@@ -281,7 +284,7 @@ stop() {
 # run_part starts for it.
 ci_main() {
 	if [[ ${1-} = --part ]]; then
-		modules=$(find_modules | sed "\|^$zoo\$|d")
+		modules=$(find_modules | sed "\|^$zoo\$|d; \|^$platforms\$|d")
 		members=$(echo "$modules" | sed "/^$tools\$/d")
 		[[ -n $members ]] || fail "no modules"
 		"part_$2"

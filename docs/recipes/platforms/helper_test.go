@@ -1,0 +1,95 @@
+// Package platforms has recipes for programs in which others run your calls: Terraform providers, MCP servers and
+// controllers. README.md shows their code. The libraries are large, so they have a module of their own.
+package platforms
+
+import (
+	"net/http"
+	"os"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/sluice-go/sluice/sluicetest"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// throttling runs f in virtual time, with a transport to an API that allows 20 calls a second and 20 together, and
+// returns what the API saw.
+func throttling(t *testing.T, f func(t *testing.T, base http.RoundTripper)) (seen sluicetest.Record) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		s := sluicetest.NewServer(
+			sluicetest.Enforce(sluicetest.Limit{Count: 20, Per: time.Second, Burst: 20}),
+			sluicetest.Reply(http.StatusCreated, `{"id":"7"}`, "Content-Type: application/json"),
+		)
+		defer s.Close()
+		base := s.Transport()
+		defer base.CloseIdleConnections()
+		f(t, base)
+		seen = s.Record()
+	})
+	return seen
+}
+
+// inParallel calls f for 0 to n−1, as many at once as workers, and returns how many calls failed.
+func inParallel(n, workers int, f func(i int) error) (failed int) {
+	var wg sync.WaitGroup
+	var mu sync.Mutex
+	next := make(chan int)
+	for range workers {
+		wg.Go(func() {
+			for i := range next {
+				if f(i) != nil {
+					mu.Lock()
+					failed++
+					mu.Unlock()
+				}
+			}
+		})
+	}
+	for i := range n {
+		next <- i
+	}
+	close(next)
+	wg.Wait()
+	return failed
+}
+
+// created is the number of calls that the API accepted.
+func created(seen sluicetest.Record) int {
+	return len(seen.Filter(func(r sluicetest.Request) bool { return r.Status == http.StatusCreated }).Requests)
+}
+
+// TestREADME: each block is the code of a test.
+func TestREADME(t *testing.T) {
+	page, err := os.ReadFile("README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	blocks := regexp.MustCompile("(?ms)^<!-- (\\w+) -->\n```go\n(.*?)^```").FindAllStringSubmatch(string(page), -1)
+	if len(blocks) != 3 {
+		t.Fatalf("%d blocks", len(blocks))
+	}
+	for _, block := range blocks {
+		source, err := os.ReadFile(block[1] + "_test.go")
+		if err != nil {
+			t.Fatal(err)
+		}
+		code := regexp.MustCompile(`(?ms)^\t// begin$\n(.*?)^\t// end$`).FindStringSubmatch(string(source))
+		if code == nil {
+			t.Fatalf("%s_test.go has no code", block[1])
+		}
+		if want := regexp.MustCompile(`(?m)^\t`).ReplaceAllString(code[1], ""); block[2] != want {
+			t.Errorf("%s: README.md has\n%s\nwant\n%s", block[1], block[2], want)
+		}
+	}
+	if strings.Contains(string(page), "\r") {
+		t.Error("README.md has carriage returns")
+	}
+}
