@@ -76,6 +76,20 @@ func copyOfThis(t *testing.T, version string) command {
 	return newRepository(t, files)
 }
 
+// withoutVersions returns the tree of a repository with one version of its own modules in each go.mod.
+func withoutVersions(t *testing.T, git command, core string) string {
+	t.Helper()
+	required := regexp.MustCompile(`(` + regexp.QuoteMeta(core) + `\S*) v\S+`)
+	for name := range strings.FieldsSeq(must(t, git, "git", "ls-files", "go.mod", "*/go.mod")) {
+		name = filepath.Join(git.dir, name)
+		write(t, name, required.ReplaceAllString(read(t, name), "$1 v0.0.0"))
+	}
+	must(t, git, "git", "add", "--all")
+	tree := must(t, git, "git", "write-tree")
+	must(t, git, "git", "reset", "--hard", "--quiet")
+	return tree
+}
+
 // A scratch module is what a new user has: nothing, and the release in a module proxy.
 type scratch struct{ command }
 
@@ -129,7 +143,7 @@ func TestRelease(t *testing.T) {
 	}
 	const core, version = "github.com/sluice-go/sluice", "v0.1.0"
 	git := copyOfThis(t, version)
-	before := must(t, git, "git", "rev-parse", "HEAD:")
+	before := withoutVersions(t, git, core)
 	proxy := t.TempDir()
 	if err := run(git.dir, options{version: version, proxy: proxy, tag: true}, io.Discard); err != nil {
 		t.Fatal(err)
@@ -152,18 +166,9 @@ func TestRelease(t *testing.T) {
 		if n := len(strings.Fields(must(t, git, "git", "tag"))); n != len(order) {
 			t.Errorf("%d tags for %d modules", n, len(order))
 		}
-		// The branch is as before, and names the version of the last release.
-		for _, m := range mods {
-			name := filepath.Join(git.dir, m.file.Syntax.Name)
-			write(t, name, regexp.MustCompile(`(`+core+`\S*) `+version).ReplaceAllString(read(t, name), "$1 v0.0.0"))
+		if after := withoutVersions(t, git, core); after != before {
+			t.Errorf("the branch has changed:\n%s", must(t, git, "git", "diff", before, after))
 		}
-		must(t, git, "git", "add", "--all")
-		for name := range strings.SplitSeq(must(t, git, "git", "diff", "--name-only", before, must(t, git, "git", "write-tree")), "\n") {
-			if name != "" {
-				t.Errorf("%s was changed", name)
-			}
-		}
-		must(t, git, "git", "reset", "--hard", "--quiet")
 	})
 
 	env, err := goEnv(git, proxy, t.TempDir())
@@ -322,6 +327,7 @@ func TestRun_Rejects(t *testing.T) {
 		want    string
 	}{
 		"good":              {},
+		"second":            {change: map[string]string{"docs/go.mod": strings.ReplaceAll(goodFiles()["docs/go.mod"], "v0.0.0", "v0.2.0")}},
 		"no version":        {version: "0.3.0", want: "is not a version"},
 		"short":             {version: "v0.3", want: "is not a version"},
 		"v2":                {version: "v2.0.0", want: "must end in v2"},
@@ -356,10 +362,14 @@ func TestRun_Rejects(t *testing.T) {
 			if test.version == "" {
 				test.version = "v0.3.0"
 			}
+			before := withoutVersions(t, git, "example.com/core")
 			err := run(git.dir, options{version: test.version, tag: true}, io.Discard)
 			if test.want == "" {
 				if err != nil {
 					t.Error(err)
+				}
+				if after := withoutVersions(t, git, "example.com/core"); after != before {
+					t.Errorf("the branch has changed:\n%s", must(t, git, "git", "diff", before, after))
 				}
 				return
 			}
