@@ -16,9 +16,9 @@ import (
 var unstable = regexp.MustCompile(`^- (package \S*/ext/|\./ext/)`)
 
 // compareAPI prints how the exported names differ from those of the last release where that breaks code. It returns an
-// error if a change has no place in the changelog, whose first section is of the next release. From v1 on there is none
-// that has.
-func compareAPI(git command, changelog string, out io.Writer) (err error) {
+// error if a change has no place in the changelog, whose first section is of the next release. From v1 on, and in the
+// next patch version, there is none that has. The next version may be "", if it is not known yet.
+func compareAPI(git command, changelog, next string, out io.Writer) (err error) {
 	last, err := lastVersion(git)
 	if err != nil {
 		return err
@@ -52,6 +52,7 @@ func compareAPI(git command, changelog string, out io.Writer) (err error) {
 	}
 
 	section := firstSection(changelog)
+	forbidden := semver.Major(last) != "v0" || semver.MajorMinor(next) == semver.MajorMinor(last)
 	var unlisted []string
 	for _, m := range mods {
 		if !m.released() || !slices.ContainsFunc(before, func(b *mod) bool { return b.path() == m.path() }) {
@@ -73,7 +74,7 @@ func compareAPI(git command, changelog string, out io.Writer) (err error) {
 				continue
 			}
 			fmt.Fprintf(out, "%s %s\n", m.path(), line)
-			if semver.Major(last) != "v0" || !regexp.MustCompile(`\b`+changedName(line)+`\b`).MatchString(section) {
+			if forbidden || !regexp.MustCompile(`\b`+changedName(line)+`\b`).MatchString(section) {
 				unlisted = append(unlisted, line)
 			}
 		}

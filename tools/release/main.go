@@ -14,7 +14,8 @@
 //	GOPROXY=file:///tmp/sluice,https://proxy.golang.org GONOSUMDB=github.com/sluice-go/sluice go get …
 //
 // With -api it compares the exported names with those of the last release instead, and fails if one has changed in
-// a way that breaks code and is not named in the first section of CHANGELOG.md. From v1 on none may.
+// a way that breaks code and is not named in the first section of CHANGELOG.md. From v1 on, and in a patch version, none
+// may. A release does the same.
 package main
 
 import (
@@ -59,12 +60,12 @@ func run(dir string, o options, out io.Writer) (err error) {
 		return err
 	}
 	git := command{dir: filepath.FromSlash(top)}
+	changelog, err := os.ReadFile(filepath.Join(git.dir, "CHANGELOG.md"))
+	if err != nil {
+		return err
+	}
 	if o.api {
-		changelog, err := os.ReadFile(filepath.Join(git.dir, "CHANGELOG.md"))
-		if err != nil {
-			return err
-		}
-		return compareAPI(git, string(changelog), out)
+		return compareAPI(git, string(changelog), o.version, out)
 	}
 	if err := checkVersion(git, o.version); err != nil {
 		return err
@@ -101,6 +102,12 @@ func run(dir string, o options, out io.Writer) (err error) {
 	r.describe(out)
 	if err := r.build(filepath.Join(tmp, "modules"), out); err != nil {
 		return err
+	}
+	if err := compareAPI(git, string(changelog), o.version, out); err != nil {
+		if o.tag {
+			return err
+		}
+		missing = append(missing, err.Error())
 	}
 	for _, m := range missing {
 		fmt.Fprintln(out, "To do before -tag:", m)

@@ -312,7 +312,7 @@ func goodFiles() map[string]string {
 		"SECURITY.md":  "It is safe.\n",
 		"CHANGELOG.md": "# Changelog\n\n## v0.3.0\n",
 		"go.mod":       goModOfCore,
-		"core.go":      "package core\n",
+		"core.go":      "package core\n\nfunc Kept() {}\n",
 		"a/go.mod":     "module example.com/core/a\n\ngo 1.26.0\n\nrequire example.com/core v0.0.0\n\nreplace example.com/core => ../\n",
 		"a/a.go":       "package a\n\nimport _ \"example.com/core\"\n",
 		"docs/go.mod":  "module example.com/core/docs\n\ngo 1.26.0\n\nrequire example.com/core v0.0.0\n\nreplace example.com/core => ../\n",
@@ -339,6 +339,10 @@ func TestRun_Rejects(t *testing.T) {
 			change: map[string]string{"a/go.mod": "module example.com/core/a\n\ngo 1.26.0\n\nreplace example.com/other => ./b\n"},
 			want:   "go install would reject it",
 		},
+		"exported name": {
+			change: map[string]string{"core.go": "package core\n"},
+			want:   "Kept: removed",
+		},
 		"requires what is not released": {
 			change: map[string]string{"go.mod": goModOfCore + "\nrequire example.com/core/docs v0.0.0\n"},
 			want:   "which is not",
@@ -353,12 +357,14 @@ func TestRun_Rejects(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			files := goodFiles()
-			for name, text := range test.change {
-				files[name] = text
-			}
-			git := newRepository(t, files)
+			git := newRepository(t, goodFiles())
+			must(t, git, "git", "commit", "--allow-empty", "--message", "release")
 			must(t, git, "git", "tag", "v0.2.0")
+			for name, text := range test.change {
+				write(t, filepath.Join(git.dir, name), text)
+			}
+			must(t, git, "git", "add", "--all")
+			must(t, git, "git", "commit", "--allow-empty", "--message", "all: change")
 			if test.version == "" {
 				test.version = "v0.3.0"
 			}
