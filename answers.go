@@ -349,6 +349,7 @@ const leastLate = 100 * time.Millisecond
 func (g *Gate) endQuiet(now time.Duration) {
 	g.budget = g.budget.at(now)
 	g.budget.since = now
+	g.budget.note(false)
 }
 
 // failed records that a call failed and is not retried.
@@ -378,6 +379,7 @@ func (g *Gate) answeredWell(since time.Duration, refund int, unclear bool) {
 	}
 	b := g.budget.at(now)
 	b.refund(refund)
+	b.note(true)
 	spaced := g.budget.spacing > 0
 	if spaced {
 		b.halve(g.schedule.Interval())

@@ -1,6 +1,7 @@
 package sluice
 
 import (
+	"math/bits"
 	"time"
 
 	"github.com/sluice-go/sluice/internal/sat"
@@ -17,7 +18,9 @@ import (
 // Refusing the retry alone makes it worse: a caller that fails immediately, and not after a
 // backoff, makes its next call at once (aws/aws-sdk-go-v2#3413). So an empty budget
 // also spaces out first attempts, by the backoff that was not slept. Answers halve this
-// spacing until it is gone.
+// spacing until it is gone. A server that still answers a quarter of the calls is not down: its
+// calls are not retried, but they are not spaced out, either. Of one that failed every second call
+// at random a gate with spacing had a fifth of the calls served, and without half.
 //
 // Where successes do not come, after the last call of a host or if the usual answer is
 // a 404, quiet mends the budget: every 30 s in which no call fails halve the spacing and
@@ -34,6 +37,9 @@ const (
 	quiet      = 30 * time.Second
 	quietSteps = 20 // until all tokens are back
 
+	// Calls are spaced out if fewer than so many of the last 16 ended well.
+	fewWell = 4
+
 	maxSpacing = 30 * time.Second
 	minSpacing = time.Millisecond // less is none
 )
@@ -49,6 +55,8 @@ type budget struct {
 	since   time.Duration
 
 	left time.Duration // when the last call left
+
+	history uint16 // the ends of the last calls, the latest lowest; 1: well
 
 	// throttled is when a retry after a throttle was last paid for. Throttled calls
 	// that left before, or less than minBackoff later, were part of the same burst and
@@ -113,8 +121,19 @@ func (b *budget) halve(interval time.Duration) {
 	}
 }
 
+// note notes how a call ended.
+func (b *budget) note(well bool) {
+	b.history <<= 1
+	if well {
+		b.history |= 1
+	}
+}
+
 // empty records that a retry after backoff could not be paid for.
 func (b *budget) empty(backoff time.Duration) {
+	if bits.OnesCount16(b.history) >= fewWell {
+		return
+	}
 	b.spacing = min(max(b.spacing, backoff), maxSpacing)
 }
 

@@ -452,3 +452,32 @@ func TestStats_Spacing_OfAMillisecondIsTheShortest(t *testing.T) {
 		})
 	}
 }
+
+// Of a server that fails some calls each first attempt is made when it comes, until less than a quarter of the
+// last 16 succeed; then calls are spaced out.
+func TestRetry_SpacedOutOnlyIfFewSucceed(t *testing.T) {
+	for every, spaced := range map[int]bool{2: false, 4: false, 5: true, 100: true} { // each so many succeeds
+		t.Run(fmt.Sprint(every), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				g := fixedGate(t, sluice.Config{RetryBudget: 1}) // pays for no retry
+				n := 0
+				call := func(context.Context) error {
+					if n++; n%every == 0 {
+						return nil
+					}
+					return errDown
+				}
+				const calls = 200
+				start := time.Now()
+				for range calls {
+					time.Sleep(100 * ms)
+					_ = sluice.Retry(bg, g, call, sluice.RetryPolicy{Backoff: sluice.Constant(500 * ms), MaxElapsed: -1})
+				}
+				// Until four have succeeded calls are spaced out.
+				if took, quick := time.Since(start), calls*140*ms; spaced == (took < quick) || n != calls {
+					t.Errorf("%d calls took %v, without spacing %v", n, took, calls*100*ms)
+				}
+			})
+		})
+	}
+}
