@@ -23,11 +23,13 @@ import (
 //	                         full ▲  ▲ something was released here, or a poll
 //
 // The scripts are sent by a goroutine that lasts as long as callers wait, and in no caller's
-// context. What is leased to a caller that has left is returned. Callers that release share scripts in
-// the same way: see package gather.
+// context. What is leased to a caller that has left is returned. While callers wait, leases are released by
+// the script that asks for them, so that permits go from one to the other in one round trip; otherwise
+// callers that release share scripts in the same way: see package gather.
 
-// mostBorrowers is the maximum number of callers for which one script asks.
-const mostBorrowers = 500
+// One script asks for at least fewestBorrowers callers, and for twice as many as were served last, because
+// those that do not fit cost the server time, too; but not for more than mostBorrowers.
+const fewestBorrowers, mostBorrowers = 16, 500
 
 // A borrower is a caller that waits for permits.
 type borrower struct {
@@ -39,6 +41,14 @@ type borrower struct {
 	asked   bool // a script is under way that asks for it
 	unknown bool // so was one that was given up; a later one that rejects does not show its outcome
 	gone    bool // it does not wait any more
+}
+
+// A release is a lease to be released; late says that a request for it may still arrive. done, of
+// capacity 1, gets the error of the script that asks for others as well.
+type release struct {
+	id   string
+	late bool
+	done chan error
 }
 
 // lent is how the wait of a borrower has ended.
@@ -88,12 +98,15 @@ func (s *Semaphore) ring() {
 // askForAll asks for all that wait until none does.
 func (s *Semaphore) askForAll() {
 	for {
-		batch := s.next()
-		if batch == nil {
+		batch, back := s.next()
+		if batch == nil && back == nil {
 			return
 		}
 		sent := time.Now()
-		tokens, hint, err := s.ask(context.Background(), batch)
+		tokens, hint, err := s.exchange(context.Background(), batch, back)
+		for _, r := range back {
+			r.done <- err
+		}
 		if full := s.answer(batch, tokens, err, sent); !full {
 			continue
 		}
@@ -110,9 +123,9 @@ func (s *Semaphore) askForAll() {
 	}
 }
 
-// next returns the callers for whom to ask next, nil if none waits. Those that want more than the limit
-// are sent away.
-func (s *Semaphore) next() (batch []*borrower) {
+// next returns the callers for whom to ask next, nil if none waits, and the leases to release before. Callers
+// that want more than the limit are sent away.
+func (s *Semaphore) next() (batch []*borrower, back []*release) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.waiting = slices.DeleteFunc(s.waiting, func(b *borrower) bool {
@@ -121,12 +134,36 @@ func (s *Semaphore) next() (batch []*borrower) {
 		}
 		return b.gone
 	})
-	for _, b := range s.waiting[:min(mostBorrowers, len(s.waiting))] {
+	for _, b := range s.waiting[:min(2*s.served+fewestBorrowers, mostBorrowers, len(s.waiting))] {
 		b.asked = true
 		batch = append(batch, b)
 	}
-	s.asking = batch != nil
-	return batch
+	back, s.returned = s.returned, nil
+	s.asking = batch != nil || back != nil
+	return batch, back
+}
+
+// exchange releases leases, and asks for others.
+func (s *Semaphore) exchange(ctx context.Context, batch []*borrower, back []*release) (tokens []int64, hint time.Duration, err error) {
+	if len(batch) == 0 {
+		return nil, 0, s.releaseAll(ctx, struct{}{}, back)
+	}
+	return s.ask(ctx, batch, back)
+}
+
+// put releases a lease, along with others.
+func (s *Semaphore) put(r *release) error {
+	s.mu.Lock()
+	joins := s.asking && !s.store.alone
+	if joins {
+		s.returned = append(s.returned, r)
+	}
+	s.mu.Unlock()
+	if !joins {
+		return s.releases.Do(context.Background(), struct{}{}, r)
+	}
+	s.ring()
+	return <-r.done
 }
 
 // end ends the wait of b. s is locked.
@@ -143,6 +180,7 @@ func (s *Semaphore) answer(batch []*borrower, tokens []int64, err error, sent ti
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	unknown := errors.Is(err, ErrAmbiguous)
+	s.served = 0
 	for i, b := range batch {
 		b.asked = false
 		b.unknown = b.unknown || unknown
@@ -153,6 +191,7 @@ func (s *Semaphore) answer(batch []*borrower, tokens []int64, err error, sent ti
 			l := &Lease{semaphore: s, id: b.id, n: b.n, token: tokens[i], late: b.unknown, lost: make(chan struct{})}
 			s.holdLocked(l, sent)
 			s.end(b, lent{lease: l})
+			s.served++
 		case b.gone && b.unknown:
 			go s.giveBack(b.id, true)
 		case b.gone:
@@ -166,8 +205,9 @@ func (s *Semaphore) answer(batch []*borrower, tokens []int64, err error, sent ti
 }
 
 // ask asks for leases for a batch, one after the other, until one does not fit, and returns their
-// tokens: 0 means that there is none. hint is the time until it is worth asking again then.
-func (s *Semaphore) ask(ctx context.Context, batch []*borrower) (tokens []int64, hint time.Duration, err error) {
+// tokens: 0 means that there is none. hint is the time until it is worth asking again then. back are
+// released before.
+func (s *Semaphore) ask(ctx context.Context, batch []*borrower, back []*release) (tokens []int64, hint time.Duration, err error) {
 	tokens = make([]int64, len(batch))
 	if s.store.alone {
 		for i, b := range batch {
@@ -179,6 +219,13 @@ func (s *Semaphore) ask(ctx context.Context, batch []*borrower) (tokens []int64,
 		return tokens, s.poll, nil
 	}
 	args := []string{batch[0].id, format(batch[0].n), format(s.most())}
+	for _, r := range back {
+		what := "-"
+		if r.late {
+			what = "-1"
+		}
+		args = append(args, r.id, what)
+	}
 	for _, b := range batch[1:] {
 		args = append(args, b.id, format(b.n))
 	}
@@ -194,12 +241,6 @@ func (s *Semaphore) ask(ctx context.Context, batch []*borrower) (tokens []int64,
 	tokens[0] = reply[1]
 	copy(tokens[1:], reply[5:])
 	return tokens, time.Duration(reply[2]) * time.Microsecond, nil
-}
-
-// A release is a lease to be released; late says that a request for it may still arrive.
-type release struct {
-	id   string
-	late bool
 }
 
 // releaseAll releases leases in one script.

@@ -155,6 +155,13 @@ func (w *witness) Run(ctx context.Context, s *Script, keys, args []string) ([]in
 			w.released.Store(args[i], true)
 		}
 	}
+	if s == semaphoreScript && args[0] == "acquire" && err == nil {
+		for i := 5; i < len(args); i += 2 {
+			if args[i+1][0] == '-' {
+				w.released.Store(args[i], true)
+			}
+		}
+	}
 	return reply, err
 }
 

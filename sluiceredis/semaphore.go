@@ -71,12 +71,14 @@ type Semaphore struct {
 	freed       chan struct{} // of capacity 1: something was released here
 	releases    releases
 
-	mu      sync.Mutex
-	limit   int64
-	held    map[string]*Lease
-	renew   *time.Timer
-	waiting []*borrower
-	asking  bool // a goroutine asks for them
+	mu       sync.Mutex
+	limit    int64
+	held     map[string]*Lease
+	renew    *time.Timer
+	waiting  []*borrower
+	returned []*release // to be released by the next script that asks
+	asking   bool       // a goroutine asks for those that wait
+	served   int        // of the callers for whom it asked last
 }
 
 // Semaphore returns the semaphore called name. It returns an error if name is
@@ -170,7 +172,7 @@ func (s *Semaphore) acquire(ctx context.Context, n int64, longest time.Duration)
 // try is acquire that does not wait.
 func (s *Semaphore) try(ctx context.Context, n int64) (*Lease, error) {
 	b, sent := &borrower{id: s.store.unique(), n: n}, time.Now()
-	tokens, _, err := s.ask(ctx, []*borrower{b})
+	tokens, _, err := s.ask(ctx, []*borrower{b}, nil)
 	switch {
 	case errors.Is(err, ErrAmbiguous):
 		go s.giveBack(b.id, true)
@@ -308,7 +310,7 @@ func (s *Semaphore) renewSome(leases []*Lease) bool {
 // for it may still arrive. While the server is unavailable a timer tries again until the
 // lease has ended on its own.
 func (s *Semaphore) giveBack(id string, late bool) {
-	s.giveBackBefore(&release{id, late}, time.Now().Add(s.lease))
+	s.giveBackBefore(&release{id, late, make(chan error, 1)}, time.Now().Add(s.lease))
 }
 
 func (s *Semaphore) giveBackBefore(r *release, ends time.Time) {
@@ -319,7 +321,7 @@ func (s *Semaphore) giveBackBefore(r *release, ends time.Time) {
 	}
 	var away *outageError
 	for range 2 {
-		err := s.releases.Do(context.Background(), struct{}{}, r)
+		err := s.put(r)
 		if err == nil {
 			return
 		}

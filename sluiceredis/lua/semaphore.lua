@@ -6,7 +6,8 @@
 -- KEYS[2]  the last token, when the last lease ends, and when that was written
 -- KEYS[3]  in strict mode: the epoch
 -- ARGV     what is asked for, how long a lease of this machine lasts, and
---   acquire  id, weight, limit; and for each further lease: id, weight
+--   acquire  id, weight, limit; and for each further lease: id, weight; or, to release one
+--            before all that: id, - or, if a request for it may arrive later than this, -1
 --   renew    for each lease: id, weight, token
 --   release  for each lease: id; and if a request for it may arrive later than this, 1
 --
@@ -80,8 +81,19 @@ local function keep(id, weight, token, lasts)
   first, till, last = math.min(first, now + lasts), math.max(till, now + lasts), math.max(last, token)
 end
 
+-- release ends a lease, if there is one. late says that a request for it may arrive later.
+local function release(id, late)
+  local l = held(id)
+  if l then used, gone[id], changed = used - l[1], true, true end
+  -- In its place there is one of nothing: a request that arrives late finds that lent.
+  if late then keep(id, 0, 0, lease) end
+end
+
 local reply
 if verb == 'acquire' then
+  for i = 6, #ARGV, 2 do
+    if string.sub(ARGV[i + 1], 1, 1) == '-' then release(ARGV[i], ARGV[i + 1] == '-1') end
+  end
   local limit, full, i, weight = tonumber(ARGV[5]), closed > now, 6, tonumber(ARGV[4])
   reply = {1, 0, full and closed - now or 0, used, clamped}
   while id do
@@ -99,6 +111,7 @@ if verb == 'acquire' then
       keep(id, weight, token, lease)
     end
     if i > 6 then reply[#reply + 1] = token elseif not full then reply[1], reply[2] = 0, token end
+    while ARGV[i] and string.sub(ARGV[i + 1], 1, 1) == '-' do i = i + 2 end
     id, weight, i = ARGV[i], tonumber(ARGV[i + 1] or 0), i + 2
   end
 elseif verb == 'renew' then
@@ -111,13 +124,7 @@ elseif verb == 'renew' then
   end
 else
   local found = held(id) and 1 or 0
-  for i = 3, #ARGV, 2 do
-    local id = ARGV[i]
-    local l = held(id)
-    if l then used, gone[id], changed = used - l[1], true, true end
-    -- In its place there is one of nothing: a request that arrives late finds that lent.
-    if ARGV[i + 1] == '1' then keep(id, 0, 0, lease) end
-  end
+  for i = 3, #ARGV, 2 do release(ARGV[i], ARGV[i + 1] == '1') end
   reply = {0, found, used}
 end
 
