@@ -17,6 +17,7 @@ type output struct {
 	stdout, stderr spool
 	response       int   // the status of the response, 0 if there is none
 	ended          bool  // a command has ended
+	waits          bool  // it is in the backlog
 	unprinted      error // why it was not printed with -line-buffer, or nil
 }
 

@@ -169,7 +169,7 @@ type caller struct {
 func (w web) start(j *job) (runner, error) {
 	base := http.DefaultTransport.(*http.Transport).Clone()
 	base.MaxIdleConnsPerHost = j.o.jobs // all to one host, as a rule
-	d := &departing{base: base, timeout: j.o.timeout, maxTime: j.o.maxTime, failures: &j.failures, stops: &j.stops}
+	d := &departing{base: base, timeout: j.o.timeout, maxTime: j.o.maxTime, failures: &j.failures, stops: &j.stops, backlog: &j.backlog}
 	transport, err := sluicehttp.New(d, sluicehttp.Config{
 		Gate:  sluice.Config{Parent: j.gate},
 		Key:   host, // all items are calls of one kind: what one is told holds for all

@@ -34,6 +34,7 @@ type job struct {
 	printing sync.Mutex // of lines while commands run
 	failures failures
 	stops    stops
+	backlog  backlog
 
 	unprinted int64 // items that are ok, but are not in the log, because their output could not be printed
 
@@ -71,6 +72,9 @@ func newJob(o options, in *input) (*job, error) {
 	}
 	j := &job{o: o, in: in, gate: gate}
 	j.hosts.failures = &j.failures
+	if !o.ordered {
+		j.backlog.most = o.jobs
+	}
 	if j.runner, err = o.task.start(j); err != nil {
 		return nil, err
 	}
@@ -221,6 +225,9 @@ func (j *job) do(ctx context.Context, it item) (output, error) {
 	defer j.slots.give(slot)
 	it.last.close() // what attempts that are retried print is dropped
 	out, err := j.runner.run(ctx, j.o.shape.subject(it.text, it.seq, slot))
+	if out.waits = j.runner.paced(); out.waits {
+		j.backlog.add() // it is called once for each item
+	}
 	*it.last = out
 	return out, err
 }
@@ -244,6 +251,9 @@ func (j *job) tagOf(name string) []byte { return []byte(cli.Plain(name, cli.Most
 // print writes what came of an item, in one piece each.
 func (j *job) print(show *cli.Display, r batch.Result[item, output]) error {
 	defer r.Out.close()
+	if r.In.last.waits {
+		defer j.backlog.done()
+	}
 	if err := r.Out.unprinted; err != nil {
 		return err
 	}

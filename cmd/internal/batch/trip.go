@@ -85,11 +85,15 @@ type departing struct {
 	failures         *failures
 	stops            *stops
 	room             room
+	backlog          *backlog
 }
 
 func (d *departing) RoundTrip(req *http.Request) (*http.Response, error) {
 	t := req.Context().Value(tripKey{}).(*trip)
 	t.end()
+	if err := d.backlog.wait(req.Context()); err != nil {
+		return nil, err
+	}
 	if req.Response == nil || req.Response == t.hop {
 		t.arrive = batch.StartAttempt(req.Context())
 	}
