@@ -24,11 +24,11 @@ import (
 //
 // The scripts are sent by a goroutine that lasts as long as callers wait, and in no caller's
 // context. What is leased to a caller that has left is returned. While callers wait, leases are released by
-// the script that asks for them, so that permits go from one to the other in one round trip; otherwise
+// the script that acquires others, so that permits go from one to the other in one round trip; otherwise
 // callers that release share scripts in the same way: see package gather.
 
-// One script asks for at least fewestBorrowers callers, and for twice as many as were served last, because
-// those that do not fit cost the server time, too; but not for more than mostBorrowers.
+// One script acquires for at least fewestBorrowers callers, and for twice as many as were served last,
+// because those that do not fit also cost the server time; but not for more than mostBorrowers.
 const fewestBorrowers, mostBorrowers = 16, 500
 
 // A borrower is a caller that waits for permits.
@@ -38,13 +38,13 @@ type borrower struct {
 	answer chan lent // of capacity 1
 
 	// Guarded by the lock of the semaphore:
-	asked   bool // a script is under way that asks for it
+	asked   bool // a script is under way for it
 	unknown bool // so was one that was given up; a later one that rejects does not show its outcome
 	gone    bool // it does not wait any more
 }
 
 // A release is a lease to be released; late says that a request for it may still arrive. done, of
-// capacity 1, gets the error of the script that asks for others as well.
+// capacity 1, gets the error of the script that does it.
 type release struct {
 	id   string
 	late bool
