@@ -144,8 +144,8 @@ func does(t *testing.T, line, path, addr string) string {
 	return b.String()
 }
 
-// Our line does what is in testdata/translations.txt; and the line of the other program does that,
-// too, of which -update writes the file. SLUICE_FULL runs both.
+// Our line does what is in testdata/translations.txt; and so does the line of the other program,
+// from which -update writes the file. SLUICE_FULL runs both.
 func TestTranslations(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		url := r.URL.Path

@@ -598,7 +598,7 @@ func TestBinaryLines(t *testing.T) {
 	r := runIn(t, dir, "1\n2\n3\n", "-dry-run", "-n", "2", "-body", `{"ids":[{}],"first":{1}}`, "-url", "http://h/{}")
 	r.want(t, 0, "POST http://h/1,2 -body '{\"ids\":[1,2],\"first\":1}'\nPOST http://h/3 -body '{\"ids\":[3],\"first\":3}'\n")
 	runIn(t, dir, "1\n", "-n", "2", "-url", "{}").want(t, 2, "", "an address cannot begin with several items")
-	runIn(t, dir, "1\n", "-n", "0", "--", "echo").want(t, 2, "", "-n 0: must be above 0")
+	runIn(t, dir, "1\n", "-n", "0", "--", "echo").want(t, 2, "", "want a number above 0, or max")
 }
 
 // A flag of GNU parallel or xargs, or one that is misspelt, is refused with what was meant.

@@ -16,7 +16,7 @@ import (
 
 // With -refresh the pages of a crawl become the pages of the crawl before: beforeFile has their lines,
 // and the crawl begins anew. Of each of them the store knows what its host needs to say that it has
-// not changed. Pages that are still there, but that no page links to any more, are asked for, too.
+// not changed. Pages that no page links to any more, but that are still there, are also asked for.
 //
 // A page that has not changed gets the line that it had, so that the file of pages is complete. If a
 // crawl that refreshes is not finished, the next one that begins takes over the lines before it for
