@@ -48,10 +48,6 @@ func gateOf(cfg sluice.Config, all ...limits.Limiter) *sluice.Gate {
 	return limits.Must(sluice.New(cfg))
 }
 
-func wait(g *sluice.Gate) func(context.Context, int) error {
-	return func(ctx context.Context, _ int) error { return g.Wait(ctx) }
-}
-
 // A far server does not slow a gate, whatever else the gate has: it lets as many calls through
 // as it allows, in few scripts, and what was taken ahead and not used is returned.
 func TestStock_Gates(t *testing.T) {

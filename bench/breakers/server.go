@@ -101,7 +101,7 @@ func play(f fault, c client) figures {
 	var callers sync.WaitGroup
 	var came, served [3]float64 // before, during and after the fault
 	for at := time.Duration(0); at < last; at += between {
-		time.Sleep(s.begin.Add(at).Sub(time.Now()))
+		time.Sleep(time.Until(s.begin.Add(at)))
 		phase := 0
 		switch {
 		case at >= ends:
