@@ -122,7 +122,7 @@ var gateOfUnknown = limits.Must(sluice.New(sluice.Config{
 
 func acquireAndEnd(ctx context.Context, gate *sluice.Gate, send func(ctx context.Context) error) error {
 	// begin ended
-	permit, err := gate.Acquire(ctx, 1)
+	permit, err := gate.Acquire(ctx)
 	if err != nil {
 		return err
 	}

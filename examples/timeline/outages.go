@@ -17,8 +17,8 @@ type outage struct {
 
 var outages = []outage{
 	{"FailClosed, the default", "rejected with ErrOutage", 0, red},
-	{"FailOpen", "as many as come, not counted", 1.6, amber},
-	{"LocalShare", "a share for each process", 1, sky},
+	{"FailOpen", "as many as come, not counted", 1.6, shade},
+	{"LocalShare", "a share for each process", 1, pale},
 }
 
 const outageRow = 44

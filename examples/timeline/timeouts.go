@@ -17,9 +17,9 @@ type stretch struct {
 // request is a request that is sent twice.
 var request = []stretch{
 	{"queue", 0, 16, shade},
-	{"attempt 1", 16, 30, sky},
+	{"attempt 1", 16, 30, pale},
 	{"backoff, queue", 30, 48, shade},
-	{"attempt 2", 48, 62, sky},
+	{"attempt 2", 48, 62, pale},
 	{"body", 62, 96, pale},
 }
 
