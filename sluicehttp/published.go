@@ -430,7 +430,7 @@ type level struct {
 // advance lets time pass until now, if that is later.
 func (v *level) advance(l *shownLimit, now time.Time) {
 	if elapsed := now.Sub(v.at); elapsed > 0 {
-		v.of, v.at = min(l.most, v.of+l.rate*elapsed.Seconds()), now
+		v.of, v.at = l.after(v.of, elapsed), now
 	}
 }
 

@@ -71,8 +71,7 @@ const mostScale = 4
 // advance lets time pass until now.
 func (l *shownLimit) advance(now time.Time) {
 	if elapsed := now.Sub(l.at); elapsed > 0 {
-		l.level = min(l.most, l.level+l.rate*elapsed.Seconds())
-		l.at = now
+		l.level, l.at = l.after(l.level, elapsed), now
 	}
 	if now.Before(l.resetAt) {
 		return
@@ -81,6 +80,11 @@ func (l *shownLimit) advance(now time.Time) {
 	if l.rate == 0 && !l.renewed && !math.IsInf(l.most, 1) {
 		l.level, l.renewed = l.most, true
 	}
+}
+
+// after returns the amount that remains of level after some time.
+func (l *shownLimit) after(level float64, elapsed time.Duration) float64 {
+	return min(l.most, level+l.rate*elapsed.Seconds())
 }
 
 // wait returns how long until n may leave, if requests overtake each other by up to apart.

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/sluice-go/sluice/limits"
-	"github.com/sluice-go/sluice/sluiceredis/internal/gather"
 )
 
 // # How do many callers borrow in few round trips?
@@ -188,9 +187,7 @@ func (s *Semaphore) answer(batch []*borrower, tokens []int64, err error, sent ti
 		case err == nil && tokens[i] > 0 && b.gone:
 			go s.giveBack(b.id, b.unknown)
 		case err == nil && tokens[i] > 0:
-			l := &Lease{semaphore: s, id: b.id, n: b.n, token: tokens[i], late: b.unknown, lost: make(chan struct{})}
-			s.holdLocked(l, sent)
-			s.end(b, lent{lease: l})
+			s.end(b, lent{lease: s.hold(b, tokens[i], sent)})
 			s.served++
 		case b.gone && b.unknown:
 			go s.giveBack(b.id, true)
@@ -256,6 +253,3 @@ func (s *Semaphore) releaseAll(ctx context.Context, _ struct{}, all []*release) 
 	_, err := s.run(ctx, 4, "release", args...)
 	return err
 }
-
-// releases is what a Semaphore gathers.
-type releases = gather.Gatherer[struct{}, *release]

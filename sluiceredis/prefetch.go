@@ -58,11 +58,16 @@ func (p *Pacer) Admit(ctx context.Context, n int64) (wait time.Duration, err err
 	return p.admit(ctx, n, 0)
 }
 
-// A lone is a Pacer as a Joint, which is told what waits.
+// A lone is a Pacer as a Joint of one limit, which is told the slots for which calls wait.
 type lone struct{ *Pacer }
 
 // AdmitAll implements limits.Joint.
 func (l lone) AdmitAll(ctx context.Context, n, behind []int64) (wait time.Duration, which int, err error) {
+	if behind == nil {
+		behind = []int64{0}
+	}
+	mustBeNumbers(n, 1)
+	mustBeNumbers(behind, 1)
 	wait, err = l.admit(ctx, n[0], behind[0])
 	return wait, 0, err
 }

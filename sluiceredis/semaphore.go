@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/sluice-go/sluice/limits"
+	"github.com/sluice-go/sluice/sluiceredis/internal/gather"
 	"github.com/sluice-go/sluice/sluiceredis/internal/kinds"
 )
 
@@ -69,7 +70,7 @@ type Semaphore struct {
 	keys        []string
 	lease, poll time.Duration
 	freed       chan struct{} // of capacity 1: something was released here
-	releases    releases
+	releases    gather.Gatherer[struct{}, *release]
 
 	mu       sync.Mutex
 	limit    int64
@@ -182,11 +183,9 @@ func (s *Semaphore) try(ctx context.Context, n int64) (*Lease, error) {
 	case tokens[0] == 0:
 		return nil, limits.ErrTimeout
 	}
-	l := &Lease{semaphore: s, id: b.id, n: n, token: tokens[0], lost: make(chan struct{})}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.holdLocked(l, sent)
-	return l, nil
+	return s.hold(b, tokens[0], sent), nil
 }
 
 // run runs the script of a semaphore, which replies so many integers; see
@@ -204,17 +203,20 @@ func (s *Semaphore) run(ctx context.Context, integers int, what string, args ...
 // does, by the drift of a clock and the delay of a timer.
 func (s *Semaphore) believed() time.Duration { return s.lease - s.lease/1000 - 10*time.Millisecond }
 
-// holdLocked begins to renew l, which was asked for at sent. s is locked.
-func (s *Semaphore) holdLocked(l *Lease, sent time.Time) {
+// hold returns the lease of b with that token, which was asked for at sent, and begins to renew it. s is
+// locked.
+func (s *Semaphore) hold(b *borrower, token int64, sent time.Time) *Lease {
+	l := &Lease{semaphore: s, id: b.id, n: b.n, token: token, late: b.unknown, lost: make(chan struct{})}
 	s.held[l.id] = l
 	if s.store.alone {
-		return // it lasts until it is released
+		return l // it lasts until it is released
 	}
 	l.until = sent.Add(s.believed())
 	l.timer = time.AfterFunc(time.Until(l.until), l.lose)
 	if s.renew == nil {
 		s.renew = time.AfterFunc(s.lease/3, s.renewAll)
 	}
+	return l
 }
 
 // over reports whether l is not believed to last any more.

@@ -139,7 +139,8 @@ func (k *stock) add(r *request) {
 func (k *stock) put(delta []int64) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if k.units == nil || !time.Now().Before(k.until) {
+	takes := slices.ContainsFunc(delta, func(d int64) bool { return d > 0 }) // as for a call that cost more
+	if takes || k.units == nil || !time.Now().Before(k.until) {
 		return false
 	}
 	for i, d := range delta {

@@ -287,3 +287,48 @@ func TestStock_Pacer(t *testing.T) {
 		})
 	}
 }
+
+// A call that is settled to more than its estimate, at the instant at which it began, takes that from the
+// server and not from the stock, which may have less.
+func TestStock_SettledToMore(t *testing.T) {
+	far(t, func(t *testing.T, _ *virtual, s *Store) {
+		b := limits.Must(s.Bucket("b", limits.Rate{Count: 1, Per: time.Hour, Burst: 1000}))
+		g := gateOf(sluice.Config{}, b.On("k"))
+		var wg sync.WaitGroup
+		for range 60 {
+			wg.Go(func() {
+				p, err := g.Acquire(bg)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				p.Settle(3)
+				p.Release()
+			})
+		}
+		wg.Wait()
+		time.Sleep(time.Second)
+		if left, err := b.Take(bg, "k", 0); left.Remaining != 1000-60*3 || err != nil {
+			t.Errorf("%d remain of 1000 after 60 calls of 3, %v", left.Remaining, err)
+		}
+	})
+}
+
+// A Joint of a Pacer may be asked without knowing what waits, and panics like that of other limits.
+func TestStock_PacerAlone(t *testing.T) {
+	p := limits.Must(limits.Must(New(InProcess(), Config{})).Pacer("p", limits.Rate{Count: 10, Per: time.Second}, PacerConfig{}))
+	j := p.Join()
+	if wait, which, err := j.AdmitAll(bg, []int64{1}, nil); wait != 0 || which != 0 || err != nil {
+		t.Errorf("%v, %d, %v", wait, which, err)
+	}
+	for _, n := range [][]int64{nil, {-1}, {1, 1}} {
+		func() {
+			defer func() {
+				if recover() == nil {
+					t.Errorf("%v: no panic", n)
+				}
+			}()
+			_, _, _ = j.AdmitAll(bg, n, nil)
+		}()
+	}
+}

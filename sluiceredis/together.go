@@ -141,7 +141,7 @@ func (t *joint) take(ctx context.Context, n ...int64) (*request, error) {
 
 // takeUpTo is take for as many calls of n as fit, up to calls.
 func (t *joint) takeUpTo(ctx context.Context, calls int64, n []int64) (*request, error) {
-	t.mustBeNumbers(n)
+	mustBeNumbers(n, len(t.limits))
 	f := t.form()
 	r := &request{parts: make([]part, len(n)), calls: calls}
 	for i, a := range f.spots {
@@ -158,10 +158,10 @@ func (t *joint) takeUpTo(ctx context.Context, calls int64, n []int64) (*request,
 	return r, nil
 }
 
-// mustBeNumbers panics if a number is negative, or unless there is one for each limit.
-func (t *joint) mustBeNumbers(all []int64) {
-	if len(all) != len(t.limits) {
-		panic(fmt.Sprintf("sluiceredis: %d numbers for %d limits", len(all), len(t.limits)))
+// mustBeNumbers panics if a number is negative, or unless there is one for each of so many limits.
+func mustBeNumbers(all []int64, limits int) {
+	if len(all) != limits {
+		panic(fmt.Sprintf("sluiceredis: %d numbers for %d limits", len(all), limits))
 	}
 	for _, n := range all {
 		mustNotBeNegative(n)
@@ -175,8 +175,8 @@ func (t *joint) AdmitAll(ctx context.Context, n, behind []int64) (wait time.Dura
 	}
 	calls := int64(1)
 	if behind != nil {
-		t.mustBeNumbers(n)
-		t.mustBeNumbers(behind)
+		mustBeNumbers(n, len(t.limits))
+		mustBeNumbers(behind, len(t.limits))
 		if t.stock.use(n) {
 			return 0, 0, nil
 		}
