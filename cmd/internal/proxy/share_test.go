@@ -70,34 +70,43 @@ func TestShares_Bad(t *testing.T) {
 	}
 }
 
+// callAll has so many callers of each kind call again and again for a minute, and returns the number of calls of
+// each, and of all, that were served in its last 40 s.
+func callAll(callers map[string]int, call func(who string) answer) (served map[string]int, sum int) {
+	var all sync.WaitGroup
+	var mu sync.Mutex
+	served = make(map[string]int)
+	until := time.Now().Add(time.Minute)
+	for who, n := range callers {
+		for range n {
+			all.Go(func() {
+				for time.Now().Before(until) {
+					got := call(who)
+					if left := time.Until(until); got.StatusCode == 200 && left > 0 && left < 40*time.Second {
+						mu.Lock()
+						served[who]++
+						sum++
+						mu.Unlock()
+					}
+				}
+			})
+		}
+	}
+	all.Wait()
+	return served, sum
+}
+
 // Jobs that a tenant names share what the tenant gets: it has no more by inventing them.
 func TestShares_Jobs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := build(t, &options{patience: time.Hour}, sluicetest.Enforce(sluicetest.Limit{Count: 20, Per: time.Second, Burst: 20}))
-		var all sync.WaitGroup
-		var mu sync.Mutex
-		served := make(map[string]int)
-		until := time.Now().Add(time.Minute)
-		for path, callers := range map[string]int{"/~a/api/": 40, "/~b/api/": 10, "/~c/api/": 10, "/api/ other": 5} {
-			path, tenant, _ := strings.Cut(path, " ")
-			for range callers {
-				all.Go(func() {
-					for time.Now().Before(until) {
-						got := h.call("GET", path, "", "X-Api-Key: key"+tenant)
-						if left := time.Until(until); got.StatusCode == 200 && left > 0 && left < 40*time.Second {
-							mu.Lock()
-							served[path]++
-							mu.Unlock()
-						}
-					}
-				})
+		served, sum := callAll(map[string]int{"/~a/api/": 40, "/~b/api/": 10, "/~c/api/": 10, "/api/": 5}, func(path string) answer {
+			tenant := ""
+			if path == "/api/" {
+				tenant = "other"
 			}
-		}
-		all.Wait()
-		sum := 0
-		for _, n := range served {
-			sum += n
-		}
+			return h.call("GET", path, "", "X-Api-Key: key"+tenant)
+		})
 		if sum < 20*40*85/100 {
 			t.Errorf("%d calls in 40 s", sum)
 		}
@@ -129,30 +138,10 @@ func TestShares_Weights(t *testing.T) {
 			t.Fatal(err)
 		}
 		h := build(t, o, sluicetest.Enforce(sluicetest.Limit{Count: 20, Per: time.Second, Burst: 20}))
-		var all sync.WaitGroup
-		var mu sync.Mutex
-		served := make(map[string]int)
-		until := time.Now().Add(time.Minute)
-		for _, who := range []string{"users a", "users b", "batch a", "batch b", "batch c", " ann"} {
+		served, sum := callAll(map[string]int{"users a": 20, "users b": 20, "batch a": 20, "batch b": 20, "batch c": 20, " ann": 20}, func(who string) answer {
 			class, user, _ := strings.Cut(who, " ")
-			for range 20 {
-				all.Go(func() {
-					for time.Now().Before(until) {
-						got := h.call("GET", "/api/", "", "X-User: "+user, "X-Class: "+class)
-						if left := time.Until(until); got.StatusCode == 200 && left > 0 && left < 40*time.Second {
-							mu.Lock()
-							served[who]++
-							mu.Unlock()
-						}
-					}
-				})
-			}
-		}
-		all.Wait()
-		sum := 0
-		for _, n := range served {
-			sum += n
-		}
+			return h.call("GET", "/api/", "", "X-User: "+user, "X-Class: "+class)
+		})
 		for who, share := range map[string]float64{"users a": .25, "users b": .25, "batch a": .5 / 9, "batch b": .5 / 9, "batch c": .5 / 9, " ann": 1. / 3} {
 			if got := float64(served[who]) / float64(sum); got < .9*share || got > 1.1*share {
 				t.Errorf("%s: %.3f of the calls, want %.3f", who, got, share)

@@ -61,6 +61,37 @@ func inParallel(n, workers int, f func(i int) error) (failed int) {
 	return failed
 }
 
+// succeed checks that of 300 calls through Sluice none fails, in little more than the 14 s that the limit takes.
+func succeed(t *testing.T, calls func(t *testing.T, base http.RoundTripper) (failed int)) {
+	t.Helper()
+	seen := throttling(t, func(t *testing.T, base http.RoundTripper) {
+		began := time.Now()
+		if failed := calls(t, base); failed > 0 {
+			t.Errorf("%d of 300 calls failed", failed)
+		}
+		took := time.Since(began)
+		if took > 20*time.Second {
+			t.Errorf("it took %v", took)
+		}
+		t.Logf("300 calls took %v", took)
+	})
+	if n := created(seen); n != 300 {
+		t.Errorf("%d things were created", n)
+	}
+}
+
+// fail checks that of 300 calls without Sluice most fail.
+func fail(t *testing.T, calls func(t *testing.T, base http.RoundTripper) (failed int)) {
+	t.Helper()
+	throttling(t, func(t *testing.T, base http.RoundTripper) {
+		failed := calls(t, base)
+		if failed < 200 {
+			t.Errorf("only %d of 300 calls failed", failed)
+		}
+		t.Logf("%d of 300 failed", failed)
+	})
+}
+
 // created is the number of calls that the API accepted.
 func created(seen sluicetest.Record) int {
 	return len(seen.Filter(func(r sluicetest.Request) bool { return r.Status == http.StatusCreated }).Requests)

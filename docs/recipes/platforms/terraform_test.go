@@ -7,7 +7,6 @@ import (
 	"net/http"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/hashicorp/terraform-plugin-framework/datasource"
 	"github.com/hashicorp/terraform-plugin-framework/provider"
@@ -135,29 +134,9 @@ func dynamic(t *testing.T, kind tftypes.Type, value tftypes.Value) *tfprotov6.Dy
 
 // An apply of 300 resources with 50 in parallel succeeds without configuration.
 func TestTerraform(t *testing.T) {
-	seen := throttling(t, func(t *testing.T, base http.RoundTripper) {
-		began := time.Now()
-		if failed := apply(t, &things{base, true}, 300); failed > 0 {
-			t.Errorf("%d of 300 resources were not created", failed)
-		}
-		// The limit allows 20 together, and the others in 14 s.
-		took := time.Since(began)
-		if took > 20*time.Second {
-			t.Errorf("it took %v", took)
-		}
-		t.Logf("300 calls took %v", took)
-	})
-	if n := created(seen); n != 300 {
-		t.Errorf("%d things were created", n)
-	}
+	succeed(t, func(t *testing.T, base http.RoundTripper) int { return apply(t, &things{base, true}, 300) })
 }
 
 func TestTerraform_WithoutSluice(t *testing.T) {
-	throttling(t, func(t *testing.T, base http.RoundTripper) {
-		failed := apply(t, &things{base, false}, 300)
-		if failed < 200 {
-			t.Errorf("only %d of 300 resources were not created", failed)
-		}
-		t.Logf("%d of 300 failed", failed)
-	})
+	fail(t, func(t *testing.T, base http.RoundTripper) int { return apply(t, &things{base, false}, 300) })
 }
