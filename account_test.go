@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/internal/testkit/built"
 )
 
 // An accountServer serves so many calls per second of all tenants together, after an idle time as many
@@ -115,6 +116,7 @@ func account(t *testing.T, tenants int) (parent *sluice.Gate, gates []*sluice.Ga
 
 // Fifty gates under one that learns for them are as one gate, at a server whose limit is not known.
 func TestAdaptive_Children_AsOneGate(t *testing.T) {
+	built.SkipRaced(t)
 	const tenants, callers = 50, 2
 	for _, told := range []time.Duration{0, time.Second, 30 * time.Second} {
 		t.Run(told.String(), func(t *testing.T) {
@@ -140,6 +142,7 @@ func TestAdaptive_Children_AsOneGate(t *testing.T) {
 // What was found is there for a new child: its first call waits for the pause of the account, and its
 // pace.
 func TestAdaptive_Children_NewChild(t *testing.T) {
+	built.SkipRaced(t)
 	synctest.Test(t, func(t *testing.T) {
 		parent, gates := account(t, 2)
 		err := gates[0].Do(bg, func(context.Context) error { return sluice.ThrottledFor(errTooMany, 30*time.Second) })
@@ -165,6 +168,7 @@ func TestAdaptive_Children_NewChild(t *testing.T) {
 // A tenant that has a limit of its own, or is refused always, learns that by itself, and holds up the
 // others only until that is known.
 func TestAdaptive_Children_LimitOfOne(t *testing.T) {
+	built.SkipRaced(t)
 	for name, rate := range map[string]float64{"slow": 1, "disabled": 1e-9} {
 		for _, told := range []time.Duration{0, time.Second} {
 			t.Run(fmt.Sprint(name, told), func(t *testing.T) {
@@ -189,6 +193,7 @@ func TestAdaptive_Children_LimitOfOne(t *testing.T) {
 
 // Permits of children are reported as calls of Do are, and the clocks of the gates differ.
 func TestAdaptive_Children_Permits(t *testing.T) {
+	built.SkipRaced(t)
 	synctest.Test(t, func(t *testing.T) {
 		parent := mustGate(t, sluice.Config{Name: "account", Adaptive: sluice.Adaptive{Children: true}})
 		time.Sleep(time.Hour)
@@ -218,6 +223,7 @@ func TestAdaptive_Children_Permits(t *testing.T) {
 
 // The tenants of an account are served by weight while it learns.
 func TestAdaptive_Children_Weight(t *testing.T) {
+	built.SkipRaced(t)
 	synctest.Test(t, func(t *testing.T) {
 		s := newAccountServer(50, 0)
 		parent, gates := account(t, 2)

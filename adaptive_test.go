@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/internal/testkit/built"
 	"github.com/sluice-go/sluice/leaky"
 	"github.com/sluice-go/sluice/limits"
 )
@@ -76,6 +77,7 @@ func work(t *testing.T, goroutines, calls int, do func() error) time.Duration {
 
 // A gate that is told nothing finds the limit, with whatever it meets.
 func TestAdaptive_FindsTheLimit(t *testing.T) {
+	built.SkipRaced(t)
 	parent := func() *sluice.Gate { return mustGate(t, sluice.Config{Name: "all", Concurrency: 100}) }
 	for name, c := range map[string]struct {
 		cfg  func() sluice.Config
@@ -904,6 +906,7 @@ func (e estimates) loop(ctx context.Context, g *sluice.Gate, tokens bool, take f
 // A gate that learns gets what the server grants, 20 calls per second, however wrong estimates
 // are, and whether the server counts calls or what they really take.
 func TestPermit_Settle_WhileTheGateLearns(t *testing.T) {
+	built.SkipRaced(t)
 	all := []estimates{{1, 1000}, {4000, 300}, {300, 0}}
 	if os.Getenv("SLUICE_FULL") != "" {
 		all = append(all, estimates{1, 1}, estimates{1, 3}, estimates{100, 1000}, estimates{1, 10}, estimates{1, 1500}, estimates{2, 1000}, estimates{1000, 300})

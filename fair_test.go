@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/internal/testkit/built"
 	"github.com/sluice-go/sluice/leaky"
 	"github.com/sluice-go/sluice/limits"
 )
@@ -123,6 +124,7 @@ func TestConfig_Weight_Alone(t *testing.T) {
 // Calls of users wait for at most two intervals, next to 100,000 waiting calls of a batch, and of
 // many tenants that have a batch each.
 func TestConfig_Weight_UsersBesideBatch(t *testing.T) {
+	built.SkipRaced(t)
 	const interval = 100 * time.Millisecond
 	for _, tenants := range []int{1, 50} {
 		synctest.Test(t, func(t *testing.T) {
@@ -182,6 +184,7 @@ func TestConfig_Weight_NobodyStarves(t *testing.T) {
 
 // Shares are of the cost where the parent counts it, as settled, and of calls otherwise.
 func TestConfig_Weight_Cost(t *testing.T) {
+	built.SkipRaced(t)
 	for _, c := range []struct {
 		unit    sluice.Unit
 		settled int64
@@ -275,6 +278,7 @@ func TestConfig_Weight_OwnCallsOfAParent(t *testing.T) {
 
 // More children wait than are looked at for a place: none starves.
 func TestConfig_Weight_ManyChildren(t *testing.T) {
+	built.SkipRaced(t)
 	synctest.Test(t, func(t *testing.T) {
 		weights := make([]int64, 3000)
 		for i := range weights {

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/internal/testkit/built"
 	"github.com/sluice-go/sluice/leaky"
 	"github.com/sluice-go/sluice/limits"
 	"github.com/sluice-go/sluice/window"
@@ -44,6 +45,7 @@ func lookAround(t *testing.T, k *sluice.Keyed[string]) {
 // Hosts that are down leave no more behind than others, whatever they have cost, once
 // they were left alone for a while.
 func TestKeyed_ForgetsDeadHosts(t *testing.T) {
+	built.SkipRaced(t)
 	shared := limits.Must(leaky.New(limits.Rate{Count: 1000, Per: time.Second, Burst: 1 << 20}))
 	parent := mustGate(t, sluice.Config{})
 	for name, c := range map[string]struct {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/ext/peers"
+	"github.com/sluice-go/sluice/internal/testkit/built"
 )
 
 const ofTokens = "api\x1ftokens" // the group of the unit tokens of gates called api
@@ -514,6 +515,7 @@ func TestGate_Peers_SetRate_LeavesTheGroupOfItsUnit(t *testing.T) {
 // Processes that share two limits use them up evenly, whichever of them binds, and are refused
 // less than processes that do not.
 func TestGate_Peers_UnitsTogether(t *testing.T) {
+	built.SkipRaced(t)
 	type mix struct{ from, to int64 }
 	run := func(t *testing.T, n int, c mix, shares, names bool) (goodput, refused, jain float64) {
 		synctest.Test(t, func(t *testing.T) {

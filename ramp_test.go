@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/internal/testkit/built"
 	"github.com/sluice-go/sluice/internal/testkit/synclog"
 	"github.com/sluice-go/sluice/leaky"
 	"github.com/sluice-go/sluice/limits"
@@ -560,6 +561,7 @@ func (m rampModel) slot() time.Duration {
 // Long histories of pauses, calls and answers have the slots of the model. A call leaves at
 // its slot, and not a nanosecond before.
 func TestSlowStart_Model(t *testing.T) {
+	built.SkipRaced(t)
 	random := rand.New(rand.NewPCG(3, 4))
 	held := 0 // calls that had to wait
 	for round := range 20 {

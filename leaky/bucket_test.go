@@ -13,6 +13,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/internal/testkit/built"
 	"github.com/sluice-go/sluice/internal/testkit/mixed"
 	"github.com/sluice-go/sluice/internal/testkit/synclog"
 	"github.com/sluice-go/sluice/leaky"
@@ -506,6 +507,7 @@ func TestGate_OfABucket_ReturnsAndSettles(t *testing.T) {
 // Several rates on one key, and one bucket whose rate changes all the time, allow
 // in no window more than the laxest of them does alone, and each wait is right.
 func TestMixed_SeveralRates(t *testing.T) {
+	built.SkipRaced(t)
 	for name, subject := range map[string]func() func(q limits.Rate, n int64) limits.Result{
 		"TakeRate": func() func(q limits.Rate, n int64) limits.Result {
 			k := mustKeyed[string](t, limits.Rate{Count: 1, Per: sec, Burst: 1}, 0)

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/internal/testkit/built"
 	"github.com/sluice-go/sluice/leaky"
 	"github.com/sluice-go/sluice/limits"
 	"github.com/sluice-go/sluice/sluicehttp"
@@ -592,6 +593,7 @@ func TestTransport_RetryBudget_RecoversAfterAnOutage(t *testing.T) {
 
 // What hosts leave behind that are down, or whose gates share a quota, is nothing.
 func TestTransport_RetryBudget_DeadHostsAreForgotten(t *testing.T) {
+	built.SkipRaced(t)
 	refused := errors.New("connection refused")
 	for name, c := range map[string]struct {
 		gate   sluice.Config

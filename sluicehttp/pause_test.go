@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/internal/testkit/built"
 	"github.com/sluice-go/sluice/limits"
 	"github.com/sluice-go/sluice/sluicehttp"
 	"github.com/sluice-go/sluice/sluicetest"
@@ -332,6 +333,7 @@ func hostile(status int, header ...string) http.RoundTripper {
 // A server with many names fills no table: the other hosts are served, and memory is
 // bounded.
 func TestConfig_Keys_HostileNames(t *testing.T) {
+	built.SkipRaced(t)
 	once := sluice.RetryPolicy{Attempts: 1}
 	pausing := []string{"Retry-After: 9999999999"}
 	for _, c := range []struct {
@@ -487,6 +489,7 @@ func (l *leaving) Close() error {
 // A server that pauses all calls is remembered although its gate made room, but not
 // more than 10,000 of them, and none for longer than it lasts.
 func TestTransport_GlobalThrottle_MemoryIsBounded(t *testing.T) {
+	built.SkipRaced(t)
 	synctest.Test(t, func(t *testing.T) {
 		base := hostile(429, "Retry-After: 9999", "X-RateLimit-Global: true")
 		rt := mustTransport(t, base, sluicehttp.Config{Retry: sluice.RetryPolicy{Attempts: 1}, Keys: sluice.KeyedConfig{MaxKeys: 10}})
@@ -513,6 +516,7 @@ func TestTransport_GlobalThrottle_MemoryIsBounded(t *testing.T) {
 
 // Gates are kept for what they owe the configured rate, but not without a bound.
 func TestConfig_Keys_MemoryIsBounded(t *testing.T) {
+	built.SkipRaced(t)
 	synctest.Test(t, func(t *testing.T) {
 		rt := mustTransport(t, hostile(200), sluicehttp.Config{
 			Gate: sluice.Config{Rate: sluice.Rate{Count: 1, Per: time.Hour}},

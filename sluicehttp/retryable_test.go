@@ -13,6 +13,7 @@ import (
 	"testing/synctest"
 
 	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/internal/testkit/built"
 	"github.com/sluice-go/sluice/sluicehttp"
 )
 
@@ -197,6 +198,7 @@ func (d decision) run(t *testing.T) {
 }
 
 func TestTransport_Decisions(t *testing.T) {
+	built.SkipRaced(t)
 	var outcomes []outcome
 	for _, status := range []int{200, 301, 400, 403, 404, 408, 409, 425, 429, 500, 501, 502, 503, 504, 505, 519, 520, 528, 529, 530} {
 		for _, retryAfter := range []string{"", "Retry-After: 1\n"} {

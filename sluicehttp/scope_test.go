@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/internal/testkit/built"
 	"github.com/sluice-go/sluice/limits"
 	"github.com/sluice-go/sluice/sluicehttp"
 )
@@ -254,6 +255,7 @@ func TestTransport_Scope_SecondRouteComes(t *testing.T) {
 // A throttle without a time is about its route, too, if others are granted meanwhile, and so is a 503,
 // with which nginx throttles.
 func TestTransport_Scope_NotTold(t *testing.T) {
+	built.SkipRaced(t)
 	for _, status := range []int{429, 503} {
 		t.Run(fmt.Sprint(status), func(t *testing.T) { notTold(t, status) })
 	}

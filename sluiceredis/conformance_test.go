@@ -6,11 +6,13 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/sluice-go/sluice/internal/testkit/built"
 	"github.com/sluice-go/sluice/sluiceredis"
 	"github.com/sluice-go/sluice/sluiceredis/internal/clienttest"
 )
 
 func TestGoRedisConforms(t *testing.T) {
+	built.SkipRaced(t)
 	t.Parallel()
 	clienttest.Run(t, clienttest.Library{
 		Single: func(t testing.TB, addr string, timeout time.Duration) sluiceredis.Client {

@@ -7,6 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/sluice-go/sluice/internal/testkit/built"
 	"github.com/sluice-go/sluice/internal/testkit/mixed"
 	"github.com/sluice-go/sluice/limits"
 )
@@ -62,6 +63,7 @@ func machines(t *testing.T, s *Store, name string) map[string]byQuota {
 // any window than the laxest of them allows alone, and each wait is right: on a
 // server and in this process, each on its own and together with other limits.
 func TestSeveralQuotas(t *testing.T) {
+	built.SkipRaced(t)
 	run := func(t *testing.T, s *Store, seeds uint64, sleep func(time.Duration)) {
 		for i, quotas := range mixed.Sets {
 			for seed := range seeds {
@@ -99,6 +101,7 @@ func TestSeveralQuotas(t *testing.T) {
 
 // A deploy replaces four machines one by one, and callers ask as fast as they can.
 func TestDeploy(t *testing.T) {
+	built.SkipRaced(t)
 	at := func(capacity, count int64) limits.Rate {
 		return limits.Rate{Burst: capacity, Count: count, Per: sec}
 	}

@@ -7,6 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/sluice-go/sluice/internal/testkit/built"
 	"github.com/sluice-go/sluice/limits"
 )
 
@@ -120,6 +121,7 @@ func onClocks(t *testing.T, test func(t *testing.T, open func() *Store, set func
 // Two programs ask one name by different windows, in random order, for as much as they
 // get: in no interval more is admitted than the laxer of both allows alone.
 func TestMixedWindows(t *testing.T) {
+	built.SkipRaced(t)
 	for _, kind := range []string{"log", "anchored", "aligned"} {
 		for i, quotas := range [][]windowQuota{
 			{{limit: 50, window: 40 * sec}, {limit: 1, window: 500 * ms}},
@@ -176,6 +178,7 @@ func TestMixedWindows(t *testing.T) {
 // the laxer quota allows alone nor an outage. From one and a quarter of the old window
 // after the last old machine on, the new quota is all there is.
 func TestWindowChangesMachineByMachine(t *testing.T) {
+	built.SkipRaced(t)
 	for _, kind := range []string{"log", "anchored", "aligned"} {
 		for _, change := range [][2]windowQuota{
 			{{limit: 60, window: 20 * sec}, {limit: 3, window: sec}},

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sluice-go/sluice/internal/testkit/built"
 	"github.com/sluice-go/sluice/internal/testkit/oracle"
 	"github.com/sluice-go/sluice/limits"
 	"github.com/sluice-go/sluice/sluiceredis/internal/redistest"
@@ -119,6 +120,7 @@ func bucketTaker(t *testing.T, b *backend) taker {
 }
 
 func TestOracles(t *testing.T) {
+	built.SkipRaced(t)
 	onBackends(t, func(t *testing.T, b *backend) {
 		each := 1
 		if strings.Contains(t.Name(), "miniredis") && redistest.Have() {

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sluice-go/sluice/internal/testkit/built"
 	"github.com/sluice-go/sluice/limits"
 	"github.com/sluice-go/sluice/sluiceredis/internal/kinds"
 )
@@ -47,6 +48,7 @@ func takeCalls(keys []string, runs ...string) []*sending {
 // The short path for most buckets is the same rule as take_set, to which a second run
 // leaves them.
 func TestShortPathDoesWhatTakeSetDoes(t *testing.T) {
+	built.SkipRaced(t)
 	onBackends(t, func(t *testing.T, b *backend) {
 		_, clock := b.freeze(t)
 		random, shorter := rand.New(rand.NewPCG(1, 2)), 0

@@ -6,6 +6,8 @@ import (
 	"math/rand/v2"
 	"testing"
 	"time"
+
+	"github.com/sluice-go/sluice/internal/testkit/built"
 )
 
 // bans returns a bucket that accepts nothing for a while after each rejection, and says so.
@@ -48,6 +50,7 @@ func banned(t *testing.T, n int, lasts float64, seed uint64) float64 {
 // Processes that share a limit use it as well as one process does, although each ban holds all of
 // them up and each of them has its own calls rejected.
 func TestPeers_Bans(t *testing.T) {
+	built.SkipRaced(t)
 	for _, c := range []struct {
 		n     int
 		lasts float64

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/sluice-go/sluice/ext/peers"
+	"github.com/sluice-go/sluice/internal/testkit/built"
 )
 
 // A company is several processes that call one server, and the group in which they share
@@ -209,6 +210,7 @@ func together(t *testing.T, take func(t float64) bool, n int) *company {
 }
 
 func TestPeers_UseTheWholeLimitEvenly(t *testing.T) {
+	built.SkipRaced(t)
 	for _, rate := range []float64{5, 50, 500} {
 		for _, n := range []int{1, 2, 3, 8} {
 			t.Run(fmt.Sprintf("%d on %g", n, rate), func(t *testing.T) {

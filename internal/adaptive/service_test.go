@@ -4,6 +4,8 @@ import (
 	"math"
 	"testing"
 	"time"
+
+	"github.com/sluice-go/sluice/internal/testkit/built"
 )
 
 func always(d time.Duration) func(float64) time.Duration {
@@ -54,6 +56,7 @@ func incident(from, share float64, take func(float64) bool) server {
 
 // What is measured in an incident is no limit: the throughput is back within a minute.
 func TestController_AnIncidentIsNoLimit(t *testing.T) {
+	built.SkipRaced(t)
 	for _, cfg := range []Config{{}, {Unlimited: true}} {
 		for _, share := range []float64{.05, .25, .5, .8} {
 			for _, limited := range []bool{false, true} {

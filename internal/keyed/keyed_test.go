@@ -13,6 +13,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/sluice-go/sluice/internal/testkit/built"
 	"github.com/sluice-go/sluice/limits"
 )
 
@@ -465,6 +466,7 @@ func TestMap_Memory(t *testing.T) {
 // A long history of a growing, changing and shrinking map, by a good hash and
 // with tables of several chunks, next to a Go map. What a call does is counted.
 func TestMap_LongHistory(t *testing.T) {
+	built.SkipRaced(t)
 	synctest.Test(t, func(t *testing.T) {
 		const keys = 250_000
 		var looked, hashed, worstLooked, worstHashed int

@@ -9,6 +9,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/sluice-go/sluice/internal/testkit/built"
 )
 
 // A fairly is a limit with a slot each 100 ms, after a trip, and the queue of those that ask it.
@@ -66,6 +68,7 @@ func (s *fairly) flows(weights ...int64) (fs []*Flow) {
 // The heads of flows start in the order of their tags, which a slow model sorts, whatever
 // their costs and weights, whoever pauses or gives up, and with bounds far away, which the index lists.
 func TestFlow_Model(t *testing.T) {
+	built.SkipRaced(t)
 	for seed := range uint64(60) {
 		synctest.Test(t, func(t *testing.T) {
 			random := rand.New(rand.NewPCG(seed, 1))

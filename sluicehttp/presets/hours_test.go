@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/sluice-go/sluice/internal/testkit/built"
 	"github.com/sluice-go/sluice/sluicehttp"
 	"github.com/sluice-go/sluice/sluicehttp/presets"
 	"github.com/sluice-go/sluice/sluicetest"
@@ -16,6 +17,7 @@ import (
 // A job that takes hours uses the quota of each hour at its beginning, in the third and fourth as in the
 // first: what remains of a window, and its end, are no rate at which it refills.
 func TestGitHub_Hours(t *testing.T) {
+	built.SkipRaced(t)
 	for _, quota := range []int64{50, 500, 5000} {
 		t.Run(fmt.Sprint(quota), func(t *testing.T) {
 			if quota > 500 && testing.Short() {

@@ -16,6 +16,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/internal/testkit/built"
 	"github.com/sluice-go/sluice/sluicehttp"
 	"github.com/sluice-go/sluice/sluicehttp/presets"
 	"github.com/sluice-go/sluice/sluicehttp/ratelimit"
@@ -276,6 +277,7 @@ func TestForOpenAI_NoCreditIsFinal(t *testing.T) {
 // configuration: 300 calls at 500 per minute with a burst of 20 need 33.6 s. The first call is answered
 // before others leave, because its answer may show limits.
 func TestForOpenAI_WithoutHeaders(t *testing.T) {
+	built.SkipRaced(t)
 	for name, cfg := range map[string]sluicehttp.Config{"no configuration": {}, "ForOpenAI": presets.OpenAI()} {
 		for _, of := range []struct {
 			workers int

@@ -19,6 +19,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/sluice-go/sluice/internal/testkit/built"
 	"github.com/sluice-go/sluice/sluicehttp"
 	"github.com/sluice-go/sluice/sluicehttp/presets"
 	"github.com/sluice-go/sluice/sluicetest"
@@ -594,6 +595,7 @@ func (j *job) check(k *kind, id string, ok bool) {
 // Each row of the table in docs/429.md is true: with what it says to set no call is lost, none is
 // made twice that must not be, and the job takes hardly longer than the limit makes it.
 func TestProviders(t *testing.T) {
+	built.SkipRaced(t)
 	for _, p := range providers {
 		t.Run(p.api, func(t *testing.T) {
 			took, refused := p.run(t, p.set())

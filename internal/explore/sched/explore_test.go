@@ -13,6 +13,7 @@ import (
 	"github.com/sluice-go/sluice/internal/explore/sched/atomic"
 	"github.com/sluice-go/sluice/internal/explore/sched/sync"
 	clock "github.com/sluice-go/sluice/internal/explore/sched/time"
+	"github.com/sluice-go/sluice/internal/testkit/built"
 )
 
 // all is a search that partial-order reduction bounds.
@@ -188,6 +189,7 @@ func TestExplore_Time(t *testing.T) {
 // Random programs of two or three goroutines: what can be observed is the same with reduction as
 // without, although fewer executions are run.
 func TestExplore_ReductionLosesNothing(t *testing.T) {
+	built.SkipRaced(t)
 	less, programs := 0, uint64(15)
 	if os.Getenv("SLUICE_FULL") != "" {
 		programs = 300

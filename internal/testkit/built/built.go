@@ -55,3 +55,12 @@ func Raced() bool {
 	info, ok := debug.ReadBuildInfo()
 	return ok && slices.Contains(info.Settings, debug.BuildSetting{Key: "-race", Value: "true"})
 }
+
+// SkipRaced skips a test that takes many times as long with the race detector, unless SLUICE_FULL is set. It is for
+// simulations: each of their goroutines does what those of shorter tests do.
+func SkipRaced(t *testing.T) {
+	t.Helper()
+	if Raced() && os.Getenv("SLUICE_FULL") == "" {
+		t.Skip("long with -race: SLUICE_FULL runs it")
+	}
+}
