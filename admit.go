@@ -108,12 +108,15 @@ func (p *path) pass(ctx context.Context, t queue.Turn, i int) (queue.Wait, error
 		Flow: &g.flow, Refused: t.Refused, First: t.First,
 	})
 	var no *refusal
+	if errors.As(err, &no) && no.passed {
+		g.parent.queue.Keep(&g.flow)
+	}
 	switch {
 	case err == nil:
 		g.parent.waits.add(waited)
 		p.later.add(g.parent, Event{Kind: EventAdmitted, Context: ctx, N: t.N, Wait: waited})
 		return queue.Wait{Receipt: left.Receipt}, nil
-	case errors.As(err, &no) && no.by == g:
+	case no != nil && no.by == g:
 		return no.wait, no.err
 	case no != nil:
 		return queue.Wait{}, err
@@ -126,9 +129,10 @@ func (p *path) pass(ctx context.Context, t queue.Turn, i int) (queue.Wait, error
 // A refusal ends the wait in a parent's queue because a gate below it, by, does not
 // grant the call yet or, if err is set, at all.
 type refusal struct {
-	by   *Gate
-	wait queue.Wait
-	err  error
+	by     *Gate
+	wait   queue.Wait
+	err    error
+	passed bool // another call of the gate takes its place
 }
 
 func (r *refusal) Error() string { return fmt.Sprintf("sluice: refused below: %v, %v", r.wait, r.err) }
@@ -141,11 +145,14 @@ func (p *path) join(ctx context.Context, t queue.Turn) (queue.Wait, error) {
 		if g == p.gates[len(p.gates)-1] {
 			return wait, err
 		}
-		return queue.Wait{}, &refusal{g, wait, err}
+		return queue.Wait{}, &refusal{by: g, wait: wait, err: err}
 	}
 	for i := len(p.gates) - 2; i >= 0; i-- {
 		if wait := p.gates[i].demandAtHead(ctx, t.N, limits.ByParent); wait.For > 0 {
 			return no(p.gates[i], wait, nil)
+		}
+		if i > 0 && p.gates[i].queue.Passed() {
+			return queue.Wait{}, &refusal{by: p.gates[i], wait: queue.Wait{For: 1}, passed: true} // behind those, it asks again
 		}
 	}
 	steps := p.gates[0].steps

@@ -107,6 +107,69 @@ func TestConfig_Weight(t *testing.T) {
 	}
 }
 
+// Within a class, too: its head waits for the parent all the time, and calls of heavier gates come meanwhile.
+func TestConfig_Weight_InAClass(t *testing.T) {
+	bucket := func() sluice.Limit {
+		return sluice.Limit{Limiter: limits.Must(leaky.New(limits.Rate{Count: 100, Per: time.Second}))}
+	}
+	for name, c := range map[string]struct {
+		parent sluice.Config
+		takes  time.Duration
+	}{
+		"rate":        {sluice.Config{Rate: sluice.Rate{Count: 100, Per: time.Second}}, time.Millisecond},
+		"concurrency": {sluice.Config{Concurrency: 4}, 40 * time.Millisecond},
+		"both":        {sluice.Config{Concurrency: 6, Rate: sluice.Rate{Count: 100, Per: time.Second}}, 40 * time.Millisecond},
+		"limit":       {sluice.Config{Limits: []sluice.Limit{{}}}, time.Millisecond},
+	} {
+		for _, levels := range []int{1, 2} {
+			t.Run(fmt.Sprint(name, levels), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					if c.parent.Limits != nil {
+						c.parent.Limits = []sluice.Limit{bucket()} // of this bubble
+					}
+					above := mustGate(t, c.parent)
+					for range levels - 1 {
+						above = mustGate(t, sluice.Config{Parent: above})
+					}
+					weights := [][]int64{{6, 3, 1}, {1, 4}}
+					classWeights := []int64{3, 1}
+					var gates []*sluice.Gate
+					var shares []float64
+					for i, of := range weights {
+						class := mustGate(t, sluice.Config{Parent: above, Weight: classWeights[i]})
+						sum := int64(0)
+						for _, w := range of {
+							sum += w
+						}
+						for _, w := range of {
+							gates = append(gates, mustGate(t, sluice.Config{Parent: class, Weight: w}))
+							shares = append(shares, float64(classWeights[i])/4*float64(w)/float64(sum))
+						}
+					}
+					b := newBacklog(t)
+					defer b.stop()
+					for _, g := range gates {
+						b.of(g, 20, 1, c.takes)
+					}
+					time.Sleep(10*time.Second + time.Millisecond/2) // 1,000 calls
+					total := uint64(0)
+					for _, g := range gates {
+						total += g.Stats().Admitted
+					}
+					if total < 980 || total > 1020 {
+						t.Errorf("%d calls", total)
+					}
+					for i, g := range gates {
+						if got, want := float64(g.Stats().Admitted), float64(total)*shares[i]; math.Abs(got-want) > 0.02*float64(total) {
+							t.Errorf("gate %d: %v of %d calls, want %.0f", i, got, total, want)
+						}
+					}
+				})
+			})
+		}
+	}
+}
+
 // A child that is alone gets all of the parent's limit, whatever its weight.
 func TestConfig_Weight_Alone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -164,7 +164,7 @@ func (q *Queue) admitOrQueue(ctx context.Context, r *Request, g *Grant) (w *Wait
 		return q.admitOrQueue(ctx, r, g) // perhaps it need not wait any more
 	}
 	if r.Flow != nil {
-		r.Flow.tag = tag
+		r.Flow.tag, r.Flow.kept = tag, false
 	}
 	q.enter(now, r, w, place)
 	return w, now, nil

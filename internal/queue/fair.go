@@ -24,6 +24,14 @@ package queue
 // tags, and all forecasts hold: a caller may be overtaken, which makes its wait longer. Two stay where they
 // are: a head that is asking its limits at this moment, until it has the answer, and a caller of the queue
 // itself, without a flow, which is overtaken by nobody that comes later.
+//
+// A head that waits in a queue further above is asking all that time, which may be its whole wait, and the next
+// call of the flow that was served last comes just after it has begun. So when its turn above has come it looks
+// whether it has been passed (Passed), and leaves that queue for one that goes before it:
+//
+//	host       ◁─ batch's head: b      b's turn: a has come, and goes first: b leaves, and a asks, with the tag
+//	            ▲ asks                 that b had here (Keep)
+//	batch      b ◁─ a ◁─ …
 
 // A Flow is the share of a queue in the one above it. At most one of its callers waits there, its head.
 type Flow struct {
@@ -33,6 +41,7 @@ type Flow struct {
 	// Guarded by the lock of the queue above.
 	tag    float64 // of the head that waits there
 	finish float64 // of the last call
+	kept   bool    // the next head has that tag, too
 }
 
 // mostPassed is the number of entries at each end of the queue that one looks at for its place. With
@@ -40,7 +49,19 @@ type Flow struct {
 const mostPassed = 1000
 
 // tagOf returns the tag of a call of f that comes now.
-func (q *Queue) tagOf(f *Flow) float64 { return max(q.cfg.Behind.virtual, f.finish) }
+func (q *Queue) tagOf(f *Flow) float64 {
+	if f.kept {
+		return f.tag
+	}
+	return max(q.cfg.Behind.virtual, f.finish)
+}
+
+// Keep makes the next head of f go where the last one, which made room for it, has been.
+func (q *Queue) Keep(f *Flow) {
+	q.Lock()
+	f.kept = true
+	q.Unlock()
+}
 
 // cost returns the amount that a call of n takes of the share of f.
 func (q *Queue) cost(f *Flow, n int64) float64 {
@@ -124,13 +145,25 @@ func (q *Queue) yield(w *Waiter) {
 	q.link(place, w)
 }
 
+// passed reports whether one waits that goes before w, the head, or nil.
+func (q *Queue) passed(w *Waiter) bool {
+	return w.hasFlow() && w.next.hasFlow() && w.next.rare.flow.tag < w.rare.flow.tag
+}
+
 // yields puts w, the head, which has asked in vain, behind those that came meanwhile and go before it.
 func (q *Queue) yields(w *Waiter) bool {
-	if !w.hasFlow() || w != q.front || !w.next.hasFlow() || w.next.rare.flow.tag >= w.rare.flow.tag {
+	if w != q.front || !q.passed(w) {
 		return false
 	}
 	q.yield(w)
 	return true
+}
+
+// Passed reports whether one waits that goes before the head, which is asking.
+func (q *Queue) Passed() bool {
+	q.Lock()
+	defer q.Unlock()
+	return q.passed(q.front)
 }
 
 // countFlow counts w, which enters or leaves, if it has a flow.

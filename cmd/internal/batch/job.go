@@ -36,7 +36,7 @@ type job struct {
 	stops    stops
 	backlog  backlog
 
-	unprinted int64 // items that are ok, but are not in the log, because their output could not be printed
+	unprinted int64 // items that are ok, but are not in the log, because an output could not be printed
 
 	interrupts atomic.Pointer[cli.Interrupts] // nil before signals are caught
 }
@@ -159,19 +159,25 @@ func (j *job) run(args []string, stdout, stderr *os.File) int {
 		Suspend:      batch.Suspend{After: j.o.aside, Wait: j.o.asideWait, Changed: j.hosts.changed},
 	})
 	var why error
+	var printed int64 // of those that are ok
+	broken := false
 	for r, err := range results {
 		if err != nil {
 			why = err
 			break
 		}
 		if err := j.print(show, r); err != nil {
-			// The item is not noted in the log, and so will be run again.
+			// Neither the item nor any that ended after it is noted in the log, and so they will be run again.
 			why = fmt.Errorf("printing an output: %w", err)
-			if r.Err == nil {
-				j.unprinted = 1
-			}
+			broken = true
 			break
 		}
+		if r.Err == nil {
+			printed++
+		}
+	}
+	if broken { // the batch has ended, so the counts stay as they are
+		j.unprinted = j.tally.Stats().OK - printed
 	}
 	if why == nil {
 		why = j.in.err()

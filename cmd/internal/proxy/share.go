@@ -21,7 +21,7 @@ type shares struct {
 	tenants      map[string]share
 }
 
-// A share is the one of a tenant. In a class, all tenants have the same.
+// A share is the one of a tenant: of the limits, or of those of its class.
 type share struct {
 	weight int64
 	class  string
@@ -33,7 +33,7 @@ func (s *shares) addClass(text string) error {
 	return add(&s.classes, name, is.weight, err)
 }
 
-// addTenant parses the value of -tenant, such as "ci weight=3" or "ci class=batch".
+// addTenant parses the value of -tenant, such as "ci weight=3" or "ci class=batch weight=3".
 func (s *shares) addTenant(text string) error {
 	name, is, err := parseShare(text, true)
 	return add(&s.tenants, name, is, err)
@@ -73,9 +73,6 @@ func parseShare(text string, classed bool) (name string, is share, err error) {
 			err = errors.Join(err, fmt.Errorf("%s: %s: want weight=", name, field))
 		}
 	}
-	if is.class != "" && is.weight != 1 {
-		err = errors.Join(err, fmt.Errorf("%s: want a weight or a class: tenants of a class share it evenly", name))
-	}
 	return name, is, err
 }
 
@@ -110,7 +107,7 @@ func (s *shares) claimant(t *tenants, r *http.Request, route *route, job string)
 		class = r.Header.Get(s.classHeader)
 	}
 	if weight, known := s.classes[class]; known {
-		return sluice.Claimant{Name: name, Class: class, ClassWeight: weight}
+		return sluice.Claimant{Name: name, Weight: is.weight, Class: class, ClassWeight: weight}
 	}
 	return sluice.Claimant{Name: job, Class: name, ClassWeight: is.weight}
 }

@@ -34,11 +34,11 @@ func TestShares_Claimant(t *testing.T) {
 		{"", plain, sluice.Claimant{Class: nobody, ClassWeight: 1}},
 		{"X-User: ann", plain, sluice.Claimant{Class: "ann", ClassWeight: 2}},
 		{"X-User: bob", plain, sluice.Claimant{Class: named.digest("named", "bob"), ClassWeight: 1}},
-		{"X-User: ann|X-Class: users", plain, sluice.Claimant{Name: "ann", Class: "users", ClassWeight: 15}},
-		{"X-User: ann|X-Class: users", slow, sluice.Claimant{Name: "ann", Class: "batch", ClassWeight: 1}},
-		{"X-User: ci|X-Class: users", slow, sluice.Claimant{Name: "ci", Class: "batch", ClassWeight: 1}},
+		{"X-User: ann|X-Class: users", plain, sluice.Claimant{Name: "ann", Weight: 2, Class: "users", ClassWeight: 15}},
+		{"X-User: ann|X-Class: users", slow, sluice.Claimant{Name: "ann", Weight: 2, Class: "batch", ClassWeight: 1}},
+		{"X-User: ci|X-Class: users", slow, sluice.Claimant{Name: "ci", Weight: 1, Class: "batch", ClassWeight: 1}},
 		{"X-Class: invented", plain, sluice.Claimant{Class: nobody, ClassWeight: 1}},
-		{"X-Api-Key: k|X-Class: users", plain, sluice.Claimant{Name: digest, Class: "nightly", ClassWeight: 2}},
+		{"X-Api-Key: k|X-Class: users", plain, sluice.Claimant{Name: digest, Weight: 1, Class: "nightly", ClassWeight: 2}},
 	} {
 		r := httptest.NewRequest("GET", "/", nil)
 		for field := range strings.SplitSeq(test.fields, "|") {
@@ -62,7 +62,7 @@ func TestShares_Claimant(t *testing.T) {
 func TestShares_Bad(t *testing.T) {
 	for _, args := range [][]string{
 		{"-class", "a weight=0"}, {"-class", "a weight=x"}, {"-class", "a weight=1000001"}, {"-class", "a class=b"}, {"-class", "a b"}, {"-class", ""},
-		{"-tenant", "a class=b"}, {"-class", "b", "-tenant", "a weight=2 class=b"}, {"-tenant", "a class="}, {"-tenant", "a rate=1/s"}, {"-route", "/x=http://a class=b"},
+		{"-tenant", "a class=b"}, {"-class", "b", "-tenant", "a weight=0 class=b"}, {"-tenant", "a class="}, {"-tenant", "a rate=1/s"}, {"-route", "/x=http://a class=b"},
 	} {
 		if _, err := parseOptions(args); err == nil {
 			t.Errorf("%q is accepted", args)
@@ -123,8 +123,8 @@ func TestShares_Jobs(t *testing.T) {
 	})
 }
 
-// Classes, and tenants without one, share a limit that the gate has to find by their weights; those of a
-// class have the same share.
+// Classes, and tenants without one, share a limit that the gate has to find by their weights, and so do those of
+// a class what it gets.
 func TestShares_Weights(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := &options{patience: time.Hour}
@@ -134,15 +134,19 @@ func TestShares_Weights(t *testing.T) {
 			}
 		}
 		o.shares.tenantHeader, o.shares.classHeader = "X-User", "X-Class"
-		if err := o.shares.addTenant("ann weight=2"); err != nil {
-			t.Fatal(err)
+		for _, tenant := range []string{"ann weight=2", "bob weight=3", "night class=batch weight=2"} {
+			if err := o.shares.addTenant(tenant); err != nil {
+				t.Fatal(err)
+			}
 		}
 		h := build(t, o, sluicetest.Enforce(sluicetest.Limit{Count: 20, Per: time.Second, Burst: 20}))
-		served, sum := callAll(map[string]int{"users a": 20, "users b": 20, "batch a": 20, "batch b": 20, "batch c": 20, " ann": 20}, func(who string) answer {
+		served, sum := callAll(map[string]int{"users a": 20, "users bob": 20, "batch a": 20, "batch b": 20, "users night": 20, " ann": 20}, func(who string) answer {
 			class, user, _ := strings.Cut(who, " ")
 			return h.call("GET", "/api/", "", "X-User: "+user, "X-Class: "+class)
 		})
-		for who, share := range map[string]float64{"users a": .25, "users b": .25, "batch a": .5 / 9, "batch b": .5 / 9, "batch c": .5 / 9, " ann": 1. / 3} {
+		for who, share := range map[string]float64{
+			"users a": .5 / 4, "users bob": .5 * 3 / 4, "batch a": 1. / 6 / 4, "batch b": 1. / 6 / 4, "users night": 1. / 6 / 2, " ann": 1. / 3,
+		} {
 			if got := float64(served[who]) / float64(sum); got < .9*share || got > 1.1*share {
 				t.Errorf("%s: %.3f of the calls, want %.3f", who, got, share)
 			}
