@@ -9,6 +9,7 @@ import (
 
 	"github.com/sluice-go/sluice/internal/adaptive"
 	"github.com/sluice-go/sluice/internal/defaults"
+	"github.com/sluice-go/sluice/internal/errs"
 	"github.com/sluice-go/sluice/internal/queue"
 	"github.com/sluice-go/sluice/internal/sat"
 	"github.com/sluice-go/sluice/limits"
@@ -74,6 +75,8 @@ func NewRetryLoop(gate *Gate, policy RetryPolicy) RetryLoop {
 	}
 }
 
+func (a *RetryLoop) mustBeMade() { errs.Made(a.gate != nil, "sluice.RetryLoop", "sluice.NewRetryLoop") }
+
 // Next waits for the backoff, if there is one, and then until the gate lets an attempt of
 // cost n leave, and returns its permit, which must be released. n = 0 takes nothing and
 // does not wait for the gate. If the gate refuses the first attempt, Next returns the
@@ -92,6 +95,7 @@ func (a *RetryLoop) Next(ctx context.Context, n int64) (*Permit, error) {
 // attempt, and must not be copied afterwards. After an error it stays zero, and Release does
 // nothing.
 func (a *RetryLoop) NextIn(ctx context.Context, n int64, p *Permit) error {
+	a.mustBeMade()
 	wait := a.wait
 	if !a.owes {
 		a.reportRetry(ctx, wait)
@@ -186,6 +190,7 @@ func (a *RetryLoop) tooLate(d time.Duration) error {
 // not wait. Call it before the permit is released: otherwise the next caller may start
 // before the pause.
 func (a *RetryLoop) Done(ctx context.Context, err error) (again bool, final error) {
+	a.mustBeMade()
 	if err == nil {
 		a.permit.answer(adaptive.Granted)
 		refund := retryRefund
@@ -268,6 +273,7 @@ func (a *RetryLoop) final(err error, m *judgement) error {
 // RetryPolicy.AttemptTimeout and until permit is lost, and returns the result of Done for its
 // error. It does not release permit, which Next returned.
 func (a *RetryLoop) Try(ctx context.Context, permit *Permit, f func(ctx context.Context) error) (again bool, final error) {
+	a.mustBeMade()
 	bounded, stop := permit.watch(ctx)
 	defer stop()
 	if timeout := a.policy.AttemptTimeout; timeout > 0 {
@@ -294,6 +300,7 @@ func (a *RetryLoop) Try(ctx context.Context, permit *Permit, f func(ctx context.
 // the other loop decided on it, but the gate slows down as after a retry that was
 // refused. ChargeRetry must be called before the first Next.
 func (a *RetryLoop) ChargeRetry() {
+	a.mustBeMade()
 	a.charged = true
 	a.gate.payRetry(plain, 0, a.policy.Backoff(1, 0, almostOne))
 }

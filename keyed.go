@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/sluice-go/sluice/internal/defaults"
+	"github.com/sluice-go/sluice/internal/errs"
 	"github.com/sluice-go/sluice/internal/keyed"
 	"github.com/sluice-go/sluice/limits"
 )
@@ -245,6 +246,7 @@ func (k *Keyed[K]) pin(key K) (*keyedGate[K], error) {
 // find returns the entry of key, with one user more. If its gate is not made yet, m is
 // the call that makes it; mine reports that the caller must make that call.
 func (k *Keyed[K]) find(key K) (e *keyedGate[K], m *making, mine bool, err error) {
+	errs.Made(k.newGate != nil, "sluice.Keyed", "sluice.NewKeyed")
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if e := k.gates[key]; e != nil {

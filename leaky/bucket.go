@@ -10,6 +10,7 @@ import (
 	"github.com/sluice-go/sluice/ext/kind"
 	"github.com/sluice-go/sluice/internal/bell"
 	"github.com/sluice-go/sluice/internal/contend"
+	"github.com/sluice-go/sluice/internal/errs"
 	"github.com/sluice-go/sluice/internal/sat"
 	"github.com/sluice-go/sluice/limits"
 )
@@ -97,6 +98,13 @@ func newRule(rate limits.Rate) (kind.Bucket, error) {
 	return rule, nil
 }
 
+// loaded returns the state.
+func (b *Bucket) loaded() *state {
+	s := b.state.Load()
+	errs.Made(s != nil, "leaky.Bucket", "leaky.New")
+	return s
+}
+
 // load returns the current state, its tat, and the time. The clock is read after the tat, and both
 // again after a lost compare-and-swap: so the clock never goes back from one decision to the next,
 // and the capacity that leaked while a call was losing is available to it. (An older clock would
@@ -104,7 +112,7 @@ func newRule(rate limits.Rate) (kind.Bucket, error) {
 // Several processors would lose most of their swaps so, if losers did not step back, see package
 // contend.
 func (b *Bucket) load() (s *state, tat, now time.Duration) {
-	s = b.state.Load()
+	s = b.loaded()
 	tat = time.Duration(s.tat.Load())
 	if tat == closed {
 		s, tat = b.reload()
@@ -145,7 +153,7 @@ func (b *Bucket) Take(n int64) limits.Result {
 			now = max(0, time.Since(b.epoch))
 		}
 		// load, written out, which saves a call.
-		s := b.state.Load()
+		s := b.loaded()
 		tat := time.Duration(s.tat.Load())
 		if tat == closed {
 			s, tat = b.reload()
@@ -196,7 +204,7 @@ func (b *Bucket) insist(n int64) (res limits.Result) {
 func (b *Bucket) closing(f func(s *state, tat, now time.Duration)) {
 	b.setting.Lock()
 	defer b.setting.Unlock()
-	s := b.state.Load()
+	s := b.loaded()
 	f(s, time.Duration(s.tat.Swap(closed)), max(0, time.Since(b.epoch)))
 }
 
@@ -221,7 +229,7 @@ func (b *Bucket) replace(rule kind.Bucket, rate limits.Rate, tat time.Duration, 
 }
 
 // Rate returns the current rate, with its burst.
-func (b *Bucket) Rate() limits.Rate { return b.state.Load().rate }
+func (b *Bucket) Rate() limits.Rate { return b.loaded().rate }
 
 // SetRate changes the rate, for calls from now on. It returns an error and changes
 // nothing where [New] returns one.

@@ -9,6 +9,7 @@ import (
 	"github.com/sluice-go/sluice/ext/kind"
 	"github.com/sluice-go/sluice/internal/bell"
 	"github.com/sluice-go/sluice/internal/defaults"
+	"github.com/sluice-go/sluice/internal/errs"
 	"github.com/sluice-go/sluice/internal/keyed"
 	"github.com/sluice-go/sluice/internal/sat"
 	"github.com/sluice-go/sluice/limits"
@@ -93,12 +94,19 @@ func (k *Keyed[K]) settingOf(rate limits.Rate) (setting, error) {
 	return setting{b, rate, k.wide.packed(int64(b.Interval()), b.Capacity())}, nil
 }
 
+// current returns the setting of Take.
+func (k *Keyed[K]) current() *setting {
+	s := k.setting.Load()
+	errs.Made(s != nil, "leaky.Keyed", "leaky.NewKeyed")
+	return s
+}
+
 // Take takes n from the bucket of key, as [Bucket.Take] does. If the key is
 // new and there are too many, nothing is taken: Limit of the result is 0 and
 // its Err [limits.ErrTooManyKeys]. n = 0 remembers nothing, so for a key that is new to a
 // full Keyed it returns an empty bucket. Take panics if n < 0.
 func (k *Keyed[K]) Take(key K, n int64) limits.Result {
-	return k.take(key, k.setting.Load(), n)
+	return k.take(key, k.current(), n)
 }
 
 // TakeRate is Take with a rate of the call's own, such as the rate of the user's plan. It
@@ -203,10 +211,13 @@ func (k *Keyed[K]) peek(key K, r *setting) limits.Result {
 // Len returns the number of remembered keys: those whose buckets hold something, and those
 // with empty buckets that are not evicted yet. A key that was used with several rates
 // is missing if the bucket of the last one has become empty.
-func (k *Keyed[K]) Len() int { return k.keys.Len() }
+func (k *Keyed[K]) Len() int {
+	k.current()
+	return k.keys.Len()
+}
 
 // Rate returns the rate of [Keyed.Take], with its burst.
-func (k *Keyed[K]) Rate() limits.Rate { return k.setting.Load().rate }
+func (k *Keyed[K]) Rate() limits.Rate { return k.current().rate }
 
 // SetRate changes the rate of [Keyed.Take]. Each key is then used with another rate, as
 // by [Keyed.TakeRate]. It returns an error and changes nothing where [New] returns one.
@@ -229,7 +240,7 @@ func (k *Keyed[K]) On(key K) limits.Notifier {
 }
 
 func (k *Keyed[K]) adjust(key K, delta int64, _ time.Duration) error {
-	r := k.setting.Load()
+	r := k.current()
 	return k.keys.Update(key, func(w water, now time.Duration) water {
 		p, _ := k.pair(key, w, r, now)
 		return k.keep(key, p.Adjust(&r.Bucket, delta), now)

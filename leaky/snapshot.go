@@ -127,7 +127,7 @@ func (b *Bucket) Restore(data []byte) error {
 	}
 	b.setting.Lock()
 	defer b.setting.Unlock()
-	s := b.state.Load()
+	s := b.loaded()
 	if s.rate != rate {
 		return fmt.Errorf("%w: rate of %v, not %v", limits.ErrSnapshot, rate, s.rate)
 	}

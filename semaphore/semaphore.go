@@ -35,6 +35,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/sluice-go/sluice/internal/errs"
 	"github.com/sluice-go/sluice/internal/queue"
 	"github.com/sluice-go/sluice/limits"
 )
@@ -88,6 +89,13 @@ func New(limit int64) *Weighted {
 	return s
 }
 
+// current returns the stock that applies.
+func (s *Weighted) current() *stock {
+	st := s.stock.Load()
+	errs.Made(st != nil, "semaphore.Weighted", "semaphore.New")
+	return st
+}
+
 // Acquire takes n permits, blocking until they are free and all earlier
 // callers have been served, or until ctx is done. n = 0 takes nothing and
 // never blocks.
@@ -101,7 +109,7 @@ func (s *Weighted) Acquire(ctx context.Context, n int64) error {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		st := s.stock.Load()
+		st := s.current()
 		v := st.take(n)
 		if v == done { // first: the compiler then jumps from there
 			return nil
@@ -154,7 +162,7 @@ func (s *Weighted) AcquireWithin(ctx context.Context, n int64, longest time.Dura
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	st := s.stock.Load()
+	st := s.current()
 	if v := st.take(n); v == done || v == lost && again(st.take, n) == done {
 		return nil
 	}
@@ -188,7 +196,7 @@ func (s *Weighted) giveBack(n int64) {
 // never overtakes. n = 0 takes nothing and succeeds. It panics if n < 0.
 func (s *Weighted) TryAcquire(n int64) bool {
 	if n > 0 {
-		st := s.stock.Load()
+		st := s.current()
 		v := st.take(n)
 		if v == lost {
 			v = again(st.take, n)
@@ -210,7 +218,7 @@ func (s *Weighted) TryAcquire(n int64) bool {
 // than is in flight; nothing is then returned.
 func (s *Weighted) Release(n int64) {
 	if n > 0 {
-		st := s.stock.Load()
+		st := s.current()
 		v := st.giveBack(n)
 		if v == done {
 			return

@@ -11,6 +11,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/internal/errs"
 )
 
 // An Interceptor sends the calls of gRPC clients through gates. Its methods Unary and Stream
@@ -125,6 +126,7 @@ func (i *Interceptor) Gates() *sluice.Keyed[string] { return i.gates }
 // flight: calls that wait or come later fail with [limits.ErrClosed] and the code Canceled.
 // If ctx is done first, it returns ctx.Err(). An Interceptor need not be shut down.
 func (i *Interceptor) Shutdown(ctx context.Context) error {
+	errs.Made(i.gates != nil, "sluicegrpc.Interceptor", "sluicegrpc.New")
 	i.closed.Store(true)
 	var keys []string
 	i.gates.Stats(func(key string, _ sluice.Stats) bool {

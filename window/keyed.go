@@ -8,6 +8,7 @@ import (
 	"github.com/sluice-go/sluice/ext/kind"
 	"github.com/sluice-go/sluice/internal/bell"
 	"github.com/sluice-go/sluice/internal/defaults"
+	"github.com/sluice-go/sluice/internal/errs"
 	"github.com/sluice-go/sluice/internal/keyed"
 	"github.com/sluice-go/sluice/limits"
 )
@@ -85,11 +86,16 @@ func NewKeyedFixed[K comparable](quota Quota, options ...limits.KeyedConfig) (*K
 	return newKeyed(quota, fixeds[K]{rule, keyed.New[K](most, idle)}), nil
 }
 
+func (k *Keyed[K]) mustBeMade() {
+	errs.Made(k.keys != nil, "window.Keyed", "window.NewKeyed or NewKeyedFixed")
+}
+
 // Take takes n from the window of key, as [Sliding.Take] and [Fixed.Take] do. If the key
 // is new and there are too many, nothing is taken: Limit of the result is 0 and its Err
 // [limits.ErrTooManyKeys]. n = 0 does not remember key. Take panics if n < 0.
 func (k *Keyed[K]) Take(key K, n int64) limits.Result {
 	mustNotBeNegative(n)
+	k.mustBeMade()
 	res, err := k.keys.take(key, k.limit.Load(), n)
 	if err != nil {
 		return limits.Result{RetryAfter: limits.Never}
@@ -99,7 +105,10 @@ func (k *Keyed[K]) Take(key K, n int64) limits.Result {
 
 // Len returns the number of remembered keys: those that hold something, and those that
 // hold nothing and are not evicted yet.
-func (k *Keyed[K]) Len() int { return k.keys.Len() }
+func (k *Keyed[K]) Len() int {
+	k.mustBeMade()
+	return k.keys.Len()
+}
 
 // Quota returns the current quota.
 func (k *Keyed[K]) Quota() Quota {
@@ -132,6 +141,7 @@ func (k *Keyed[K]) On(key K) limits.Notifier {
 }
 
 func (k *Keyed[K]) adjust(key K, delta int64, age time.Duration) error {
+	k.mustBeMade()
 	return k.keys.adjust(key, k.limit.Load(), delta, age)
 }
 

@@ -251,9 +251,14 @@ func (q *Queue) newEntry(now time.Duration, r *Request, done <-chan struct{}, d 
 	return w, err
 }
 
+// mustBeMade panics if Init was not called: q is part of the zero value of another type.
+func (q *Queue) mustBeMade() {
+	errs.Made(q.admitter != nil, "value of a Gate, Queue, Pacer or Weighted", "its New")
+}
+
 // refuse returns why n cannot enter, or nil.
 func (q *Queue) refuse(n int64) error {
-	switch {
+	switch q.mustBeMade(); {
 	case q.closed != nil:
 		return q.closed
 	case q.cfg.Refuse != nil:

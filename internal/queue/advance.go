@@ -24,6 +24,7 @@ func (q *Queue) Change(f func(now time.Duration)) {
 func (q *Queue) Adjust(f func(now time.Duration) (later bool)) {
 	q.Lock()
 	defer q.Unlock()
+	q.mustBeMade()
 	now := q.Now()
 	q.Advance(now)
 	later := f(now)
@@ -61,6 +62,7 @@ func (q *Queue) Recheck() {
 func (q *Queue) Close(reason error) {
 	q.Lock()
 	defer q.Unlock()
+	q.mustBeMade()
 	if q.closed != nil {
 		return
 	}

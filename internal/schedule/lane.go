@@ -4,6 +4,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/sluice-go/sluice/internal/errs"
 	"github.com/sluice-go/sluice/internal/sat"
 )
 
@@ -76,8 +77,12 @@ func newSlots(interval time.Duration, places int64) *Slots {
 	return s
 }
 
-// Slots returns the slots that applies.
-func (l *Lane) Slots() *Slots { return l.slots.Load() }
+// Slots returns the slots that apply. It panics if l is part of a zero value.
+func (l *Lane) Slots() *Slots {
+	s := l.slots.Load()
+	errs.Made(s != nil, "value of a Gate or Pacer", "its New")
+	return s
+}
 
 // Places returns the places given to Open.
 func (s *Slots) Places() int64 { return s.places }
