@@ -10,17 +10,20 @@ import (
 	"os"
 	"os/exec"
 	"regexp"
+	"slices"
 	"strings"
+	"sync"
 )
 
-// soakProxy runs the command, with at most 4 calls in flight, and checks that at the server.
+// soakProxy runs the command, with at most 4 calls in flight, and checks that at the server. Of the 200 calls
+// per second that the server allows about 150 are made. The memory of the process must not grow.
 func soakProxy(s *soak, t *tally) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.breaks("%v", err)
 		return
 	}
-	v := serve(s, l, 60, 700)
+	v := serve(s, l, 200, 700)
 	defer v.close()
 	p, url, err := startProxy(s.proxy, fmt.Sprintf("/up=http://%s concurrency=4", l.Addr()))
 	if err != nil {
@@ -31,6 +34,14 @@ func soakProxy(s *soak, t *tally) {
 	defer base.CloseIdleConnections()
 	c := &http.Client{Transport: base}
 	var first int
+	var memory []int // at each tenth
+	var watch sync.WaitGroup
+	watch.Go(func() {
+		for range 10 {
+			s.sleep(s.lasts / 10)
+			memory = append(memory, memoryOf(p.Process.Pid))
+		}
+	})
 	s.workers(8, 701, func(r *rand.Rand) {
 		for n := 0; !s.over(); n++ {
 			t.started()
@@ -40,11 +51,15 @@ func soakProxy(s *soak, t *tally) {
 			}
 		}
 	})
+	watch.Wait()
+	if early, late := slices.Max(memory[:4]), slices.Min(memory[7:]); late > early+early/5 {
+		t.breaks("the proxy has grown")
+	}
 	if most := v.most.Load(); most > 4 {
 		t.breaks("%d calls in flight at the server", most)
 	}
 	base.CloseIdleConnections()
-	t.note("%d requests reached the server, at most %d in flight; the proxy has %d KiB", v.requests.Load(), v.most.Load(), memoryOf(p.Process.Pid))
+	t.note("%d requests reached the server, at most %d in flight; KiB of the proxy at each tenth: %d", v.requests.Load(), v.most.Load(), memory)
 	if now := filesOf(p.Process.Pid); first > 0 && now > first+8 {
 		t.breaks("the proxy has %d open files, %d at first", now, first)
 	}
