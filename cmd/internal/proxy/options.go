@@ -50,7 +50,7 @@ func newFlags(o *options) *cli.Flags {
 	f.String(&o.shares.tenantHeader, "tenant-header", "", "a `field` that names the tenant of a call\nCallers who can write it can pretend to be several.")
 	f.String(&o.shares.classHeader, "class-header", "", "a `field` that names the class of a call\nIt is ignored if the tenant or the route has a class.")
 	f.Func("class", "a class of calls, with its share: `'NAME weight=N'`\nIt may be repeated. Classes share each limit by their weights, 1 by default.", o.shares.addClass)
-	f.Func("tenant", "the share of a tenant, of all or of its class: `'NAME class=NAME weight=N'`\nBoth may be left out, and it may be repeated. The name is the one in -tenant-header, or the one that /live shows.", o.shares.addTenant)
+	f.Func("tenant", "the share of a tenant: `'NAME weight=N'`\nIt may be repeated. With class=NAME it is one of what that class gets. The name is the one in -tenant-header, or the one that /live shows.", o.shares.addTenant)
 
 	f.Group("Access")
 	f.String(&o.listen, "listen", "localhost:7777", "the `address` to listen on\nOne beyond this machine needs -token-file.")
