@@ -3,8 +3,10 @@ package sluicegrpc_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -773,4 +775,13 @@ func TestUnary_ManyTargets(t *testing.T) {
 	if got := keys(i); !slices.Equal(got, want) {
 		t.Errorf("the gates are %q, want %q", got, want)
 	}
+}
+
+func TestInterceptor_Zero(t *testing.T) {
+	defer func() {
+		if said := fmt.Sprint(recover()); !strings.Contains(said, "sluicegrpc.New makes one") {
+			t.Errorf("panic: %s", said)
+		}
+	}()
+	_ = new(sluicegrpc.Interceptor).Unary(t.Context(), "/a/b", nil, nil, nil, nil)
 }

@@ -11,7 +11,6 @@ import (
 	"github.com/sluice-go/sluice/leaky"
 	"github.com/sluice-go/sluice/pacer"
 	"github.com/sluice-go/sluice/semaphore"
-	"github.com/sluice-go/sluice/sluicegrpc"
 	"github.com/sluice-go/sluice/window"
 )
 
@@ -20,7 +19,7 @@ import (
 var zeros = []any{
 	new(sluice.Gate), new(sluice.Keyed[string]), new(sluice.Queue), new(sluice.RetryLoop),
 	new(semaphore.Weighted), new(pacer.Pacer), new(leaky.Bucket), new(leaky.Keyed[string]),
-	new(window.Fixed), new(window.Sliding), new(window.Keyed[string]), new(sluicegrpc.Interceptor),
+	new(window.Fixed), new(window.Sliding), new(window.Keyed[string]),
 }
 
 // A method of a zero value works, or panics with a message that names what makes one: nobody reads a stack to
