@@ -10,7 +10,6 @@ import (
 	"google.golang.org/grpc/metadata"
 
 	"github.com/sluice-go/sluice"
-	"github.com/sluice-go/sluice/internal/errs"
 )
 
 // A call is a call of the client, however often it is made.
@@ -35,7 +34,7 @@ type call struct {
 // newCall returns the call that sends request, which is nil if that is not known yet. It
 // returns nil if the call passes without a gate.
 func (i *Interceptor) newCall(ctx context.Context, method string, request any, cc *grpc.ClientConn) *call {
-	errs.Made(i.gates != nil, "sluicegrpc.Interceptor", "sluicegrpc.New")
+	i.mustBeMade()
 	if passes(method) {
 		return nil
 	}

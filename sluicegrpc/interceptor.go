@@ -11,7 +11,6 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/sluice-go/sluice"
-	"github.com/sluice-go/sluice/internal/errs"
 )
 
 // An Interceptor sends the calls of gRPC clients through gates. Its methods Unary and Stream
@@ -119,6 +118,13 @@ func (i *Interceptor) stream(ctx context.Context, desc *grpc.StreamDesc, cc *grp
 	return s, nil
 }
 
+// mustBeMade panics if New did not make i.
+func (i *Interceptor) mustBeMade() {
+	if i.gates == nil {
+		panic("sluice: the zero sluicegrpc.Interceptor cannot be used: sluicegrpc.New makes one")
+	}
+}
+
 // Gates returns the gates: for package observe, or to pause one by hand.
 func (i *Interceptor) Gates() *sluice.Keyed[string] { return i.gates }
 
@@ -126,7 +132,7 @@ func (i *Interceptor) Gates() *sluice.Keyed[string] { return i.gates }
 // flight: calls that wait or come later fail with [limits.ErrClosed] and the code Canceled.
 // If ctx is done first, it returns ctx.Err(). An Interceptor need not be shut down.
 func (i *Interceptor) Shutdown(ctx context.Context) error {
-	errs.Made(i.gates != nil, "sluicegrpc.Interceptor", "sluicegrpc.New")
+	i.mustBeMade()
 	i.closed.Store(true)
 	var keys []string
 	i.gates.Stats(func(key string, _ sluice.Stats) bool {
