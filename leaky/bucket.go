@@ -11,6 +11,7 @@ import (
 	"github.com/sluice-go/sluice/internal/bell"
 	"github.com/sluice-go/sluice/internal/contend"
 	"github.com/sluice-go/sluice/internal/errs"
+	"github.com/sluice-go/sluice/internal/forecast"
 	"github.com/sluice-go/sluice/internal/sat"
 	"github.com/sluice-go/sluice/limits"
 )
@@ -303,6 +304,12 @@ func (b *Bucket) adjust(delta int64) {
 		}
 		b.keep(s, s.pair(tat, now).Adjust(&s.rule, delta), now)
 	})
+}
+
+// Forecast implements limits.Forecaster, for estimates of a sluice.Gate.
+func (b *Bucket) Forecast() limits.Forecast {
+	s, tat, now := b.load()
+	return forecast.NewBucket(s.rule.Capacity(), s.rule.Interval(), max(0, tat-now))
 }
 
 // OnChange has f called after each change that may allow a call earlier than the bucket

@@ -10,6 +10,7 @@ import (
 	"github.com/sluice-go/sluice/internal/bell"
 	"github.com/sluice-go/sluice/internal/defaults"
 	"github.com/sluice-go/sluice/internal/errs"
+	"github.com/sluice-go/sluice/internal/forecast"
 	"github.com/sluice-go/sluice/internal/keyed"
 	"github.com/sluice-go/sluice/internal/sat"
 	"github.com/sluice-go/sluice/limits"
@@ -247,9 +248,18 @@ func (k *Keyed[K]) adjust(key K, delta int64, _ time.Duration) error {
 	})
 }
 
+func (k *Keyed[K]) forecast(key K) limits.Forecast {
+	w, now := k.keys.Get(key)
+	r := k.setting.Load()
+	p, _ := k.pair(key, w, r, now)
+	return forecast.NewBucket(r.Capacity(), r.Interval(), time.Duration(p.Own.Level))
+}
+
 // A source is k for the limiters of its keys, of which two of one key are equal.
 type source[K comparable] struct{ *Keyed[K] }
 
 func (s source[K]) Change(key K, delta int64, age time.Duration) error {
 	return s.adjust(key, delta, age)
 }
+
+func (s source[K]) Forecast(key K) limits.Forecast { return s.forecast(key) }

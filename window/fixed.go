@@ -7,6 +7,8 @@ import (
 
 	"github.com/sluice-go/sluice/ext/kind"
 	"github.com/sluice-go/sluice/internal/bell"
+	"github.com/sluice-go/sluice/internal/forecast"
+	"github.com/sluice-go/sluice/internal/sat"
 	"github.com/sluice-go/sluice/limits"
 )
 
@@ -122,6 +124,30 @@ func (c *Fixed) Adjust(ctx context.Context, delta int64, age time.Duration) erro
 		c.bell.Ring()
 	}
 	return nil
+}
+
+// Forecast implements limits.Forecaster, for estimates of a sluice.Gate. With a calendar it expects that
+// the clock is not set.
+func (c *Fixed) Forecast() limits.Forecast {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	now, wall := c.read()
+	return foreseeFixed(c.rule, c.state, now, wall)
+}
+
+// foreseeFixed returns the forecast of a window of r in the state s.
+func foreseeFixed(r kind.Fixed, s kind.FixedState, now time.Duration, wall int64) limits.Forecast {
+	f := &forecast.Fixed{Limit: r.Limit, Window: r.Window}
+	if r.Edges != nil {
+		f.Edges = func(at time.Duration) (start, end time.Duration) {
+			from, to := r.Edges(int64(sat.Add(time.Duration(wall), at)))
+			return sat.Sub(time.Duration(from), time.Duration(wall)), sat.Sub(time.Duration(to), time.Duration(wall))
+		}
+	}
+	if !r.Over(&s, now, wall) {
+		f.Used, f.End = s.Used, r.Take(&s, now, wall, 0).ResetAfter
+	}
+	return f
 }
 
 // OnChange has f called after each change that may allow a call earlier than the Fixed

@@ -41,6 +41,7 @@ type Keyed[K comparable] struct {
 type keys[K comparable] interface {
 	take(key K, limit, n int64) (limits.Result, error)
 	adjust(key K, limit, delta int64, age time.Duration) error
+	forecast(key K, limit int64) limits.Forecast
 	Len() int
 }
 
@@ -171,6 +172,13 @@ func (k slidings[K]) adjust(key K, limit, delta int64, age time.Duration) error 
 	})
 }
 
+func (k slidings[K]) forecast(key K, limit int64) (f limits.Forecast) {
+	k.Look(key, func(s *kind.SlidingState, now time.Duration) {
+		f = foreseeSliding(kind.Sliding{Limit: limit, Window: k.window}, s, now)
+	})
+	return f
+}
+
 type fixeds[K comparable] struct {
 	rule kind.Fixed // but for the limit
 	*keyed.Map[K, kind.FixedState]
@@ -201,9 +209,17 @@ func (k fixeds[K]) adjust(key K, limit, delta int64, age time.Duration) error {
 	})
 }
 
+func (k fixeds[K]) forecast(key K, limit int64) limits.Forecast {
+	k.rule.Limit = limit
+	s, now := k.Get(key)
+	return foreseeFixed(k.rule, s, now, wall(k.rule))
+}
+
 // A source is k for the limiters of its keys, of which two of one key are equal.
 type source[K comparable] struct{ *Keyed[K] }
 
 func (s source[K]) Change(key K, delta int64, age time.Duration) error {
 	return s.adjust(key, delta, age)
 }
+
+func (s source[K]) Forecast(key K) limits.Forecast { return s.keys.forecast(key, s.limit.Load()) }

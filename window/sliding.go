@@ -7,6 +7,7 @@ import (
 
 	"github.com/sluice-go/sluice/ext/kind"
 	"github.com/sluice-go/sluice/internal/bell"
+	"github.com/sluice-go/sluice/internal/forecast"
 	"github.com/sluice-go/sluice/limits"
 )
 
@@ -122,6 +123,27 @@ func (l *Sliding) Adjust(ctx context.Context, delta int64, age time.Duration) er
 		l.bell.Ring()
 	}
 	return nil
+}
+
+// Forecast implements limits.Forecaster, for estimates of a sluice.Gate.
+func (l *Sliding) Forecast() limits.Forecast {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return foreseeSliding(l.rule, &l.state, l.now())
+}
+
+// foreseeSliding returns the forecast of a window of r in the state s, which may be nil.
+func foreseeSliding(r kind.Sliding, s *kind.SlidingState, now time.Duration) limits.Forecast {
+	return forecast.NewSliding(r.Limit, r.Window, func(yield func(at time.Duration, n int64) bool) {
+		if s == nil {
+			return
+		}
+		for at, n := range s.All() {
+			if !yield(at-now, n) {
+				return
+			}
+		}
+	})
 }
 
 // OnChange has f called after each change that may allow a call earlier than the Sliding

@@ -124,6 +124,16 @@ func (m *Map[K, V]) Get(key K) (v V, now time.Duration) {
 	return m.get(key)
 }
 
+// Look calls f with what Get returns. No other call for the same key runs at the same time; f must not
+// use the Map.
+func (m *Map[K, V]) Look(key K, f func(v V, now time.Duration)) {
+	if s, ok := m.short(key); ok {
+		m.texts.look(s, f)
+	} else {
+		m.look(key, f)
+	}
+}
+
 // Delete removes key.
 func (m *Map[K, V]) Delete(key K) {
 	if s, ok := m.short(key); ok {

@@ -41,6 +41,7 @@ func (l Limiter[K]) key() {}
 type Source[K comparable] interface {
 	Take(key K, n int64) limits.Result
 	Change(key K, delta int64, age time.Duration) error
+	Forecast(key K) limits.Forecast
 }
 
 // Admit implements limits.Limiter.
@@ -59,6 +60,9 @@ func (l Limiter[K]) Adjust(ctx context.Context, delta int64, age time.Duration) 
 	}
 	return err
 }
+
+// Forecast implements limits.Forecaster.
+func (l Limiter[K]) Forecast() limits.Forecast { return l.Of.Forecast(l.Key) }
 
 // OnChange implements limits.Notifier.
 func (l Limiter[K]) OnChange(f func()) (stop func()) { return l.Bells.Wait(l.Key, f) }

@@ -90,16 +90,23 @@ func (p *part[K, V]) update(key K, f func(V, time.Duration) V) (now time.Duratio
 }
 
 func (p *part[K, V]) get(key K) (v V, now time.Duration) {
+	p.look(key, func(found V, at time.Duration) { v, now = found, at })
+	return v, now
+}
+
+// look calls f with the lock held.
+func (p *part[K, V]) look(key K, f func(v V, now time.Duration)) {
 	hash := p.hash(key)
 	s := p.shard(hash)
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	var v V
 	if b := s.table.bucket(hash); b != nil {
 		if e := b.find(tag(hash), key); e != nil {
 			v = e.value
 		}
 	}
-	return v, p.room.now()
+	f(v, p.room.now())
 }
 
 func (p *part[K, V]) delete(key K) {
