@@ -180,8 +180,8 @@ type brake interface {
 	// started records that a call that wanted w starts, which could have at due.
 	started(now, due time.Duration, w want)
 
-	// forecast says when the last of so many calls will start. Calls stay in flight for hold.
-	forecast(now time.Duration, calls, inFlight int64, hold time.Duration) forecast
+	// forecast says what is known about when calls will start.
+	forecast(p prospect) outlook
 
 	// asleep reports whether it may be forgotten: the last call, and the last pause, which ended at
 	// paused, were long ago.
@@ -196,13 +196,6 @@ type want struct {
 	n        int64
 	costs    Costs
 	inFlight int64 // other calls
-}
-
-// A forecast is how long it takes until a call starts, as far as a brake knows.
-type forecast struct {
-	last     time.Duration
-	sure     bool // otherwise an answer may make it much shorter: it is named, but does not count
-	shortest bool // it may also be longer
 }
 
 // brakes are all brakes of a gate.

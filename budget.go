@@ -163,12 +163,12 @@ func (b *budget) demand(now time.Duration, _ want) time.Duration { return b.peek
 func (b *budget) started(now, _ time.Duration, _ want) { *b = b.at(now) }
 
 // forecast implements brake, as if the spacing stayed as it is.
-func (b *budget) forecast(now time.Duration, calls, _ int64, _ time.Duration) forecast {
-	behind, _, ok := sat.MulDiv(calls-1, int64(b.at(now).spacing), 0, 1)
+func (b *budget) forecast(p prospect) outlook {
+	behind, _, ok := sat.MulDiv(p.calls-1, int64(b.at(p.now).spacing), 0, 1)
 	if !ok {
-		return forecast{last: sat.Max}
+		return outlook{last: sat.Max}
 	}
-	return forecast{last: sat.Add(b.peek(now, 0), time.Duration(behind))}
+	return outlook{last: sat.Add(b.peek(p.now, 0), time.Duration(behind))}
 }
 
 // asleep implements brake.

@@ -2,8 +2,11 @@ package sluice
 
 import (
 	"cmp"
+	"fmt"
 	"time"
 
+	"github.com/sluice-go/sluice/internal/defaults"
+	"github.com/sluice-go/sluice/internal/forecast"
 	"github.com/sluice-go/sluice/internal/sat"
 	"github.com/sluice-go/sluice/limits"
 )
@@ -12,130 +15,225 @@ import (
 // the spacing that a gate keeps after its retry budget was empty, Stats.Spacing, and a
 // slow start, because responses shorten them. If one of them, staying as it is, would hold
 // the calls up for longer than all else, LimitedBy is [limits.ByRetryBudget] or
-// [limits.BySlowStart]. A gate that learns counts with its present pace, Learned.Pace, if it
-// has one.
+// [limits.BySlowStart]. A gate that learns counts with what it has learned so far: its present
+// pace, windows and calls in flight.
 type Estimate struct {
 	// First and Last are how long it takes from now until the first and the last
-	// of the calls start.
+	// of the calls start. They are [limits.Never] if a call costs more than a limit allows.
 	First, Last time.Duration
 
 	// Total is how long it takes until the last of them is done: Last and the time
-	// that calls took so far.
+	// that a call takes.
 	Total time.Duration
 
-	// LimitedBy is the cause for which they wait longest. If nothing else limits them, it is the
-	// value of the field Unknown.
+	// LimitedBy is the limit that by itself would hold up the last of them for longest. If nothing
+	// else limits them, it is the value of the field Unknown.
 	LimitedBy limits.Cause
 
 	// Unknown is a limit that may hold them up, too, and cannot be forecast: one of
-	// Config.Limits, Config.Semaphore, a slow start or an estimated limit. The times are
-	// then the shortest possible. It is empty if there is no such limit.
+	// Config.Limits that is not a [limits.Forecaster] or whose Unit has no known amounts,
+	// Config.Semaphore, a slow start, or a learned limit while the gate searches for it or the server
+	// throttles all calls. The times are then the shortest possible, or, with a learned limit, those
+	// of its present pace. It is empty if there is no such limit.
 	Unknown limits.Cause
 }
 
-// Estimate returns how long n more calls of cost 1 will take, behind those that wait already, and
-// the cause: "50,000 calls take 2 h 47 min, limited by the rate", before the first is made. The
-// time that calls take in flight is estimated from those done so far; before that, concurrency
-// counts as no limit. Config.Limits and Config.Semaphore cannot be forecast: see Estimate.Unknown.
-// With a parent, the longer of both estimates counts. Estimate panics if n < 0; for 0 it returns
-// the zero Estimate.
-func (g *Gate) Estimate(n int64) Estimate {
+// An ExpectedCall has the expected properties of each call of a [Gate.Estimate].
+type ExpectedCall struct {
+	// Costs are the amounts that a call takes. The amount of Cost is the n of the call; 0 means 1. If
+	// Costs is not nil, a unit that is missing is an amount of 0.
+	Costs Costs
+
+	// Duration is how long a call stays in flight. 0 means the mean of the calls so far.
+	Duration time.Duration
+}
+
+// amount returns the amount of unit that a call takes.
+func (c *ExpectedCall) amount(unit Unit) int64 {
+	switch unit {
+	case Calls:
+		return 1
+	case Cost:
+		return cmp.Or(c.Costs[Cost], 1)
+	}
+	return c.Costs[unit]
+}
+
+// Estimate returns how long n more calls will take, behind those that wait already, and
+// the cause: "50,000 calls take 2 h 47 min, limited by the rate", before the first is made. It
+// imagines that each call starts as soon as the rate, the concurrency, pauses and Config.Limits of
+// the gate and its parents allow it, and changes none of them. The calls cost 1 and take as long as
+// those done so far, unless each says otherwise; before the first is done, concurrency counts as no
+// limit. Calls that others make meanwhile are left out, and so are retries. What cannot be forecast
+// is named by Estimate.Unknown. A forecast of many windows is extrapolated, so that Estimate takes
+// some milliseconds at most.
+//
+// Estimate panics if n < 0, or a cost or the Duration is negative; for 0 it returns the zero
+// Estimate.
+func (g *Gate) Estimate(n int64, each ...ExpectedCall) Estimate {
 	mustNotBeNegative(n)
-	var e Estimate
+	call := defaults.Option("sluice.Gate.Estimate", each)
+	call.Costs.mustNotBeNegative()
+	if call.Duration < 0 {
+		panic(fmt.Sprintf("sluice: Duration < 0: %v", call.Duration))
+	}
 	if n == 0 {
-		return e
+		return Estimate{}
 	}
-	for ; g != nil; g = g.parent {
-		own := g.estimate(n)
-		if own.Last > e.Last || e.LimitedBy == "" {
-			e.LimitedBy = own.LimitedBy
-		}
-		e.First, e.Last, e.Total = max(e.First, own.First), max(e.Last, own.Last), max(e.Total, own.Total)
-		if e.Unknown == "" {
-			e.Unknown = cmp.Or(g.unknown(), own.Unknown)
-		}
+	e := g.way(n, call).estimate(n)
+	if e.Last > 0 && e.LimitedBy == "" {
+		e.LimitedBy = g.way(n, call).slowest(n, e.Last)
 	}
-	if e.LimitedBy == "" {
-		e.LimitedBy = e.Unknown // empty would be a definite answer
-	}
+	e.LimitedBy = cmp.Or(e.LimitedBy, e.Unknown) // empty would be a definite answer
 	return e
 }
 
-// unknown returns the first limit of the gate alone that cannot be forecast, or "".
-func (g *Gate) unknown() limits.Cause {
-	switch {
-	case len(g.limits) > 0:
-		return g.limits[0].cause()
-	case g.semaphore != nil:
-		return limits.BySemaphore
-	}
-	return ""
+// prospects are what is known of a gate about calls that are to start.
+type prospects struct {
+	outlook
+	by      limits.Cause  // why last is so late
+	unknown limits.Cause  // what cannot be forecast
+	hold    time.Duration // for how long a call stays in flight
+	waiting int64         // calls
+	weight  int64         // of each of those, in cost
 }
 
-// estimate is Estimate for the gate alone. Its Unknown is limits.BySlowStart or empty.
-func (g *Gate) estimate(n int64) Estimate {
-	var e Estimate
+// prospects returns the prospects of the gate alone.
+func (g *Gate) prospects(n int64, call ExpectedCall) (p prospects) {
+	for i := range g.limits {
+		l := &g.limits[i]
+		f, ok := l.Limiter.(limits.Forecaster)
+		switch known := call.Costs != nil || l.Unit == Calls || l.Unit == Cost; {
+		case ok && known:
+			p.add(f.Forecast(), l.cause(), l.Unit)
+		case !known || call.amount(l.Unit) > 0:
+			p.unknown = cmp.Or(p.unknown, l.cause())
+		}
+	}
+	if g.semaphore != nil {
+		p.unknown = cmp.Or(p.unknown, limits.BySemaphore)
+	}
+
 	g.queue.Lock()
 	defer g.queue.Unlock()
 	now := g.queue.Now()
 	g.queue.Advance(now)
-
-	var paused time.Duration
-	if until := g.schedule.Paused(); until > now {
-		paused = until - now
+	p.hold = cmp.Or(call.Duration, g.hold.Mean())
+	p.waiting = int64(g.queue.Len())
+	p.weight = call.amount(Cost)
+	if g.rateUnit == Cost && p.waiting > 0 {
+		p.weight = (g.queue.Weight()-1)/p.waiting + 1
 	}
-	ahead := g.queue.Weight()
-	first := (*admitter)(g).Forecast(now, ahead)
-	last := (*admitter)(g).Forecast(now, int64(sat.Add(time.Duration(ahead), time.Duration(n-1))))
-
-	hold := g.hold.Mean()
-	calls := sat.Add(time.Duration(g.queue.Len()), time.Duration(n))
-	free := g.concurrency - g.inFlight()
-	if paused >= hold { // by then they are all back
-		free = g.concurrency
+	if left := g.schedule.Paused() - now; left > 0 { // first: the rate waits for its end, too
+		p.add(forecast.Pause(left), limits.ByPause, Calls)
 	}
-	firstRoom := sat.Add(paused, g.untilRoom(int64(g.queue.Len())+1, free, hold))
-	lastRoom := sat.Add(paused, g.untilRoom(int64(calls), free, hold))
-
-	e.First, e.Last = max(first, firstRoom), max(last, lastRoom)
-	switch {
-	case e.Last == 0:
-	case lastRoom > last && paused <= e.Last-paused:
-		e.LimitedBy = limits.ByConcurrency
-	default:
-		e.LimitedBy = (*admitter)(g).slowest(now, e.Last)
+	if f := g.schedule.Forecast(now); f != nil {
+		p.add(f, limits.ByRate, g.rateUnit)
 	}
-	longest := e.Last
+	if g.concurrency > 0 && p.hold > 0 {
+		p.add(inFlightFor(p.hold, g.concurrency, g.inFlight()), limits.ByConcurrency, g.concurrencyUnit)
+	}
+	calls := int64(sat.Add(time.Duration(p.waiting), time.Duration(n)))
 	var on [mostBrakes]brake
 	for _, b := range g.brakes.on(on[:0]) {
-		f := b.forecast(now, int64(calls), g.flight.Calls(), hold)
-		if f.shortest && e.Unknown == "" {
-			e.Unknown = b.cause()
+		o := b.forecast(prospect{now, calls, g.flight.Calls(), p.hold, call})
+		if p.limits = append(p.limits, o.limits...); o.unclear {
+			p.unknown = cmp.Or(p.unknown, b.cause())
 		}
-		if f.last > longest {
-			longest, e.LimitedBy = f.last, b.cause()
-		}
-		if f.sure {
-			first := b.forecast(now, int64(g.queue.Len())+1, g.flight.Calls(), hold)
-			e.First, e.Last = max(e.First, first.last), max(e.Last, f.last)
+		if o.last > p.last {
+			p.last, p.by = o.last, b.cause()
 		}
 	}
-	e.Total = sat.Add(e.Last, hold)
+	return p
+}
+
+// inFlightFor returns the forecast of a number of places for calls that stay for hold. So many are
+// taken, for at most as long.
+func inFlightFor(hold time.Duration, places, taken int64) limits.Forecast {
+	return forecast.NewSliding(places, hold, func(yield func(time.Duration, int64) bool) { yield(0, taken) })
+}
+
+// A way is what is known of a gate and its parents about calls that are to start. Its forecasts are
+// used only once.
+type way struct {
+	call  ExpectedCall
+	gates []prospects
+}
+
+// way returns the way of calls of g.
+func (g *Gate) way(n int64, call ExpectedCall) (w way) {
+	w.call = call
+	for ; g != nil; g = g.parent {
+		w.gates = append(w.gates, g.prospects(n, call))
+	}
+	return w
+}
+
+// of returns the limits of the gates from the i-th on, for calls of cost.
+func (w way) of(i int, cost int64) (all []forecast.Limit) {
+	for _, p := range w.gates[i:] {
+		for _, l := range p.limits {
+			all = append(all, forecast.Limit{Forecast: l.Forecast, Cost: w.amount(l.unit, cost)})
+		}
+	}
+	return all
+}
+
+// amount returns the amount of unit that a call of cost takes.
+func (w way) amount(unit Unit, cost int64) int64 {
+	if unit == Cost {
+		return cost
+	}
+	return w.call.amount(unit)
+}
+
+// others returns how many calls wait for the i-th gate in addition to those for the one below.
+func (w way) others(i int) int64 {
+	if i == 0 {
+		return w.gates[0].waiting
+	}
+	return max(0, w.gates[i].waiting-min(1, w.gates[i-1].waiting)) // its first call waits in both
+}
+
+// estimate is Estimate, with a LimitedBy only if that is a brake that does not count.
+func (w way) estimate(n int64) (e Estimate) {
+	var c forecast.Course
+	for i := len(w.gates) - 1; i >= 0; i-- {
+		c = 0 // a call need not wait for others that wait only above it
+		cost := w.gates[i].weight
+		c.Take(w.others(i), w.of(i, cost)...)
+	}
+	all := w.of(0, w.call.amount(Cost))
+	e.First = c.Take(1, all...)
+	e.Last = c.Take(n-1, all...)
+	longest := e.Last
+	for _, p := range w.gates {
+		e.Total = max(e.Total, sat.Add(e.Last, p.hold))
+		e.Unknown = cmp.Or(e.Unknown, p.unknown)
+		if p.last > longest {
+			longest, e.LimitedBy = p.last, p.by
+		}
+	}
 	return e
 }
 
-// untilRoom estimates how long it takes until the k-th call from now has room in flight,
-// if there is room for free now and each call stays for hold: in each hold, as many calls
-// as there is room for leave, an interval apart.
-func (g *Gate) untilRoom(k, free int64, hold time.Duration) time.Duration {
-	if g.concurrency == 0 || k <= free {
-		return 0
+// slowest returns the cause that by itself would hold up the last call, which starts after last, for
+// longest. It is a pause if that takes most of the time: each limit also waits for its end.
+func (w way) slowest(n int64, last time.Duration) (by limits.Cause) {
+	longest := time.Duration(-1)
+	for i, p := range w.gates {
+		for _, l := range p.limits {
+			var c forecast.Course
+			for _, part := range [][2]int64{{w.others(i), p.weight}, {n, w.call.amount(Cost)}} {
+				c.Take(part[0], forecast.Limit{Forecast: l.Forecast, Cost: w.amount(l.unit, part[1])})
+			}
+			if l.by == limits.ByPause && time.Duration(c) > last/2 {
+				return l.by
+			}
+			if time.Duration(c) > longest {
+				longest, by = time.Duration(c), l.by
+			}
+		}
 	}
-	behind := k - max(0, free) - 1
-	rounds, _, ok := sat.MulDiv(behind/g.concurrency+1, int64(hold), 0, 1)
-	spaced, _, ok2 := sat.MulDiv(behind%g.concurrency, int64(g.schedule.Interval()), 0, 1)
-	if !ok || !ok2 {
-		return sat.Max
-	}
-	return sat.Add(time.Duration(rounds), time.Duration(spaced))
+	return by
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/leaky"
 	"github.com/sluice-go/sluice/limits"
+	"github.com/sluice-go/sluice/window"
 )
 
 // Ten workers share one gate: at most three calls in flight, one each
@@ -121,6 +122,19 @@ func ExampleGate_Estimate() {
 	e := gate.Estimate(50_000)
 	fmt.Println(e.Total.Round(time.Minute), "limited by the", e.LimitedBy)
 	// Output: 2h47m0s limited by the rate
+}
+
+// How long a job would take whose calls take 3 s and 1,500 tokens each.
+func ExampleGate_Estimate_costs() {
+	requests := limits.Must(leaky.New(sluice.Rate{Count: 500, Per: time.Minute, Burst: 500}))
+	tokens := limits.Must(window.NewFixed(window.Quota{Limit: 200_000, Window: time.Minute}))
+	gate, _ := sluice.New(sluice.Config{Concurrency: 16, Limits: []sluice.Limit{
+		{Name: "requests", Limiter: requests, Unit: sluice.Calls},
+		{Name: "tokens", Limiter: tokens, Unit: "tokens"},
+	}})
+	e := gate.Estimate(8000, sluice.ExpectedCall{Costs: sluice.Costs{"tokens": 1500}, Duration: 3 * time.Second})
+	fmt.Println(e.Total.Round(time.Minute), "limited by the", e.LimitedBy)
+	// Output: 1h0m0s limited by the limit tokens
 }
 
 // An estimate is settled for what the call really cost. The rate of this gate

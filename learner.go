@@ -429,25 +429,6 @@ func (l *learner) news(g *Gate) *Event {
 	return &Event{Kind: EventLearned, Reason: now.Why, Why: now.String()}
 }
 
-// forecast implements brake, at the present pace.
-func (l *learner) forecast(now time.Duration, calls, inFlight int64, _ time.Duration) forecast {
-	first := l.peek(now, inFlight)
-	if first == limits.Never { // an answer must come first
-		return forecast{last: first, shortest: true}
-	}
-	apart := 0. // the calls, in seconds
-	if pace := l.controller.Belief().Pace; pace > 0 {
-		apart = 1 / pace
-	}
-	for _, b := range l.more {
-		if pace := b.callsPerSecond(); pace > 0 {
-			apart = max(apart, 1/pace)
-		}
-	}
-	last := min(float64(first)+float64(calls-1)*apart*1e9, float64(limits.Never)/2)
-	return forecast{time.Duration(last), true, true}
-}
-
 // learned returns the estimates of l, nil if there are none: of the unit that was blamed
 // last, and of all units if there are several.
 func (l *learner) learned(q interface {

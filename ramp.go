@@ -185,26 +185,26 @@ func (r *ramp) demand(now time.Duration, _ want) time.Duration { return r.peek(n
 
 // forecast implements brake, as if the window and the gap stayed as they are. It is not 0 if some of
 // the calls have to wait for a response.
-func (r *ramp) forecast(now time.Duration, calls, _ int64, hold time.Duration) forecast {
+func (r *ramp) forecast(p prospect) outlook {
 	if !r.on {
-		return forecast{}
+		return outlook{}
 	}
 	var paced time.Duration
 	if r.gap > 0 {
-		behind, _, ok := sat.MulDiv(calls-1, int64(r.gap), 0, 1)
+		behind, _, ok := sat.MulDiv(p.calls-1, int64(r.gap), 0, 1)
 		if !ok {
-			return forecast{last: sat.Max, shortest: true}
+			return outlook{last: sat.Max, unclear: true}
 		}
-		paced = sat.Add(max(0, max(r.began, r.left)+r.gap-now), time.Duration(behind))
+		paced = sat.Add(max(0, max(r.began, r.left)+r.gap-p.now), time.Duration(behind))
 	}
 	window := int64(min(math.Floor(r.window), rampEnough))
-	last := int64(sat.Add(time.Duration(r.out), time.Duration(calls-1)))
-	rounds, _, ok := sat.MulDiv(last/window, int64(max(1, hold)), 0, 1)
+	last := int64(sat.Add(time.Duration(r.out), time.Duration(p.calls-1)))
+	rounds, _, ok := sat.MulDiv(last/window, int64(max(1, p.hold)), 0, 1)
 	if !ok {
 		rounds = int64(sat.Max)
 	}
 	lasts := max(paced, time.Duration(rounds))
-	return forecast{last: lasts, shortest: lasts > 0}
+	return outlook{last: lasts, unclear: lasts > 0}
 }
 
 // asleep implements brake.

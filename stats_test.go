@@ -576,7 +576,7 @@ func TestGate_Estimate_CallsInFlightEndDuringAPause(t *testing.T) {
 		}
 		defer p.Release()
 		for pause, first := range map[time.Duration]time.Duration{
-			500 * ms:         1500 * ms, // the call may still be in flight
+			500 * ms:         time.Second, // the call may still be in flight
 			10 * time.Second: 10 * time.Second,
 		} {
 			g.Resume()

@@ -109,6 +109,11 @@ func (p *process) throughGate(cfg sluice.Config) caller {
 	if err != nil {
 		panic(err)
 	}
+	return p.through(gate)
+}
+
+// through sends calls through a gate.
+func (p *process) through(gate *sluice.Gate) caller {
 	policy := p.forever()
 	return func(ctx context.Context, w *wish) error {
 		a := sluice.NewRetryLoop(gate, policy)

@@ -43,6 +43,8 @@ type Belief struct {
 	Concurrency int           // the bound of the calls in flight; 0: none
 	Count       float64       // per window; 0: no window is believed in
 	Window      time.Duration // its length
+	Used        float64       // of the current window
+	Since       time.Duration // when it began
 	Blocked     bool          // the last call was rejected, and none was accepted since
 	Pause       time.Duration // what a rejection costs
 	Share       float64       // this process's part of the limit; 0: the limit is not shared
@@ -69,6 +71,7 @@ func (c *Controller) Belief() Belief {
 	}
 	if c.phase == Windowed {
 		b.Count, b.Window = c.window.count, duration(c.window.length)
+		b.Used, b.Since = c.window.used, duration(c.window.from)
 	}
 	if n := c.capacity.bound(); n <= 1e9 {
 		b.Concurrency = n

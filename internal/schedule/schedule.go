@@ -72,6 +72,7 @@ import (
 	"math"
 	"time"
 
+	"github.com/sluice-go/sluice/internal/forecast"
 	"github.com/sluice-go/sluice/internal/sat"
 	"github.com/sluice-go/sluice/limits"
 )
@@ -217,6 +218,16 @@ func (s *Schedule) Wait(now time.Duration, ahead int64) time.Duration {
 		return sat.Max
 	}
 	return max(0, max(tat-s.tau, repaid)-now)
+}
+
+// Forecast returns a forecast of the rate, nil if there is none. It expects that all callers are woken
+// in time.
+func (s *Schedule) Forecast(now time.Duration) limits.Forecast {
+	if s.rate.Count == 0 {
+		return nil
+	}
+	tat, rem := s.charge(now, false)
+	return &forecast.Pace{TAT: sat.Sub(tat, now), Rem: rem, Per: s.rate.Per, Count: s.rate.Count, Tolerance: s.tau}
 }
 
 // until returns the time from now until slot, which sat.Max never comes.
