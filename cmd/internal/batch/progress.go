@@ -76,9 +76,24 @@ func (j *job) now() moment {
 		m.pauses = append(m.pauses, pause{name: g.Name, until: g.PausedUntil, why: g.PausedWhy})
 	}
 	if left := m.total - m.done(); left > 0 {
-		m.plan = j.gate.Estimate(left).Total
+		m.plan = rest(j.gate, g, left)
 	}
 	return m
+}
+
+// rest returns how long the items that are left will take. Some of them are in the gate already, as s
+// says: an estimate is for those that come after them.
+func rest(gate *sluice.Gate, s sluice.Stats, left int64) time.Duration {
+	waiting := s.Pacing + s.Waiting
+	more := left - s.InFlight - waiting
+	e := gate.Estimate(max(1, more))
+	switch {
+	case more > 0:
+		return e.Total
+	case waiting > 0: // until the last of them is done, which starts before one more would
+		return max(e.Total-e.Last, e.Total-s.Rate.Interval())
+	}
+	return e.Total - e.Last
 }
 
 // eta returns how long the rest will take, if that is known: what the gate

@@ -1,6 +1,7 @@
 package batch
 
 import (
+	"context"
 	"io"
 	"iter"
 	"os"
@@ -238,4 +239,38 @@ func TestInputFails(t *testing.T) {
 	if _, err := openInput(options{in: t.TempDir()}, nil); err == nil || !strings.Contains(err.Error(), "is a folder") {
 		t.Error(err)
 	}
+}
+
+// The items that are in the gate are not planned twice.
+func TestRest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		gate, err := sluice.New(sluice.Config{Rate: sluice.Rate{Count: 1, Per: time.Minute}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		began := time.Now()
+		for range 5 {
+			go gate.Do(t.Context(), func(context.Context) error {
+				time.Sleep(time.Second)
+				return nil
+			})
+		}
+		for _, test := range []struct {
+			at   time.Duration
+			left int64
+			want time.Duration
+		}{
+			{2 * time.Second, 4, 3*time.Minute + 59*time.Second}, // one was done after 1 s, four wait
+			{2 * time.Second, 10, 9*time.Minute + 59*time.Second},
+			{150 * time.Second, 2, 91 * time.Second},
+			{240*time.Second + 1, 1, time.Second}, // it runs
+		} {
+			time.Sleep(test.at - time.Since(began))
+			synctest.Wait()
+			if got := rest(gate, gate.Stats(), test.left); got.Round(time.Second) != test.want {
+				t.Errorf("after %v, %d left: %v, want %v", test.at, test.left, got, test.want)
+			}
+		}
+		time.Sleep(time.Minute) // all of them end
+	})
 }
