@@ -1,7 +1,6 @@
 package proxy
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -11,13 +10,14 @@ import (
 	"sync"
 
 	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/cmd/internal/learned"
 )
 
 // The files of -state.
 const (
-	learnedFile = "learned.json" // snapshots of gates
-	keyFile     = "tenants.key"  // with which credentials become names
-	mostLearned = 10_000         // gates in learnedFile
+	learnedFile = learned.File  // snapshots of gates
+	keyFile     = "tenants.key" // with which credentials become names
+	mostLearned = 10_000        // gates in learnedFile
 )
 
 // A memory keeps snapshots of gates over a restart: of all that need no published limits. Those are
@@ -30,12 +30,6 @@ type memory struct {
 	gates   map[*sluice.Gate]string
 	learned map[string][]byte // by the name of the gate, of gates that are not in use
 	written string            // the content of the file
-}
-
-// learnedJSON is the content of learnedFile.
-type learnedJSON struct {
-	Version int               `json:"version"`
-	Gates   map[string][]byte `json:"gates"`
 }
 
 // newMemory reads the files of -state, and makes the directory if it does not exist.
@@ -54,11 +48,11 @@ func newMemory(folder string, log *slog.Logger) (*memory, error) {
 	case err != nil:
 		return nil, fmt.Errorf("-state: %w", err)
 	}
-	var content learnedJSON
-	if err := json.Unmarshal(text, &content); err != nil || content.Version != 1 {
+	gates, err := learned.Parse(text)
+	if err != nil {
 		return nil, fmt.Errorf("-state: %s cannot be read; delete it, and limits are found again", filepath.Join(folder, learnedFile))
 	}
-	for name, data := range content.Gates {
+	for name, data := range gates {
 		m.learned[name] = data
 	}
 	m.written = string(text)
@@ -118,7 +112,7 @@ func (m *memory) save() error {
 	m.noteAll()
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	text, err := json.Marshal(learnedJSON{Version: 1, Gates: m.learned})
+	text, err := learned.Format(m.learned)
 	if err != nil || string(text) == m.written {
 		return err
 	}
