@@ -36,7 +36,7 @@ type Limit struct {
 type Course time.Duration
 
 // mostSteps bounds the time that a forecast takes, to some milliseconds.
-const mostSteps = 1 << 12
+const mostSteps = 1 << 10
 
 // An enduring limit may let calls start at some spacing without end.
 type enduring interface {

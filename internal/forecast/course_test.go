@@ -306,3 +306,12 @@ func FuzzTake(f *testing.F) {
 		}
 	})
 }
+
+// What is extrapolated after mostSteps is within 5 %, too.
+func TestCourse_Extrapolates(t *testing.T) {
+	for seed := range uint64(40) {
+		rnd := rand.New(rand.NewPCG(seed, 3))
+		all := []real{someReal(rnd), someReal(rnd), someReal(rnd)}
+		check(t, all, 0, 8*mostSteps, 1, false)
+	}
+}
