@@ -3,6 +3,10 @@
 //
 //	go build -o /tmp/sluice ./cmd/sluice
 //	go run ./bench/crawlers -sluice /tmp/sluice
+//	go run ./bench/crawlers -sluice /tmp/sluice -first -into bench/results/crawls.md
+//
+// With -first it runs the first commands of [firsts] instead, beside wget -r and Scrapy, and says
+// how many of the allowed pages of small sites each of them got.
 //
 // The site has -pages pages, each with ten links. It runs in this process, and so does
 // colly. Evenness is the coefficient of variation of the gaps between arrivals: 0 if all
@@ -23,6 +27,8 @@ import (
 	"time"
 
 	"github.com/gocolly/colly/v2"
+
+	"github.com/sluice-go/sluice/bench/internal/results"
 )
 
 // A site is a tree of pages, perhaps with a limit: a bucket that answers 429.
@@ -145,13 +151,34 @@ func collect(_ context.Context, address string, delay time.Duration) error {
 	return nil
 }
 
+func runFirst(ctx context.Context, sluice, into string) error {
+	table, err := measureFirst(ctx, sluice)
+	if err != nil {
+		return err
+	}
+	fmt.Print(table)
+	if into != "" {
+		return results.Splice(into, "crawls", table)
+	}
+	return nil
+}
+
 func main() {
 	sluice := flag.String("sluice", "sluice", "the `program`, built from cmd/sluice")
 	pages := flag.Int("pages", 5000, "`pages` of the site without a limit")
 	limited := flag.Int("limited", 300, "`pages` of the site with a limit")
 	runs := flag.Int("runs", 3, "how often each crawls, by turns")
+	commands := flag.Bool("first", false, "run typical first commands on small sites instead, beside wget -r and Scrapy")
+	into := flag.String("into", "", "with -first, put the table into this Markdown `file`, between its marks")
 	flag.Parse()
 	ctx := context.Background()
+	if *commands {
+		if err := runFirst(ctx, *sluice, *into); err != nil {
+			fmt.Fprintln(os.Stderr, "crawlers:", err)
+			os.Exit(1)
+		}
+		return
+	}
 	fmt.Println("| site | program | pages | seconds | pages per second | refused | evenness |")
 	fmt.Println("| --- | --- | --- | --- | --- | --- | --- |")
 	for _, test := range []struct {
