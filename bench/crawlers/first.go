@@ -227,6 +227,7 @@ func (l *oneConn) Accept() (net.Conn, error) {
 		return nil, net.ErrClosed
 	}
 }
+
 func (l *oneConn) Close() error   { return nil }
 func (l *oneConn) Addr() net.Addr { return l.addr }
 

@@ -164,6 +164,9 @@ var firsts = []first{
 		"site.test/":           links("private/a", "private/open", "x.pdf", "x.pdf.html", "y?print", "y"), "site.test/private/a": leaf("private").deny(),
 		"site.test/private/open": leaf("open"), "site.test/x.pdf": leaf("pdf").deny(), "site.test/x.pdf.html": leaf("html"), "site.test/y?print": leaf("print").deny(), "site.test/y": leaf("y"),
 	}},
+	{title: "other languages, and links for browsers without scripts", start: "http://site.test/", site: map[string]page{
+		"site.test/": html(`<link rel="alternate" hreflang="de" href="/de/"><noscript><a href="all">all</a></noscript>`), "site.test/de/": leaf("Deutsch"), "site.test/all": leaf("all"),
+	}},
 	{title: "old markup", start: "http://site.test/", site: map[string]page{
 		"site.test/":  html("<BODY><A HREF=a>a</A><a href='b'>b</a><a\nhref = \"\n c \">c</a><a href=\"d&#47;e\">d</a><!-- <a href=hidden> --><a href='javascript:void(0)'>j</a><a href='mailto:x@site.test'>m</a>"),
 		"site.test/a": leaf("a"), "site.test/b": leaf("b"), "site.test/c": leaf("c"), "site.test/d/e": leaf("e"),

@@ -62,7 +62,7 @@ func TestBinary_Status(t *testing.T) {
 		{"-bogus", 2, "sluice crawl: invalid flags: no flag -bogus\nRun \"sluice crawl -h\" for"},
 		{"-delay 5 http://a.test/", 2, "did you mean 5s?"},
 		{"-level 5 http://a.test/", 2, "did you mean -depth?"},
-		{"a.test", 2, `"a.test": want http://host/`},
+		{"resume", 2, `"resume": want http://host/`},
 		{"-include ( http://a.test/", 2, "missing closing )"},
 		{"-dir /dev/null/x http://a.test/", 2, "sluice crawl: mkdir /dev/null"},
 		{"-dir http://a.test/ http://a.test/", 2, "want a folder"},

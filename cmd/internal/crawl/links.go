@@ -126,16 +126,27 @@ func toUTF8(page []byte, contentType string) []byte {
 // readHTML reads a page that was found at base. What is not HTML has no links; what
 // is broken is read as a browser reads it. With embedded, what a page shows or runs is also linked to.
 func readHTML(page []byte, contentType string, base *url.URL, token string, embedded bool) document {
-	root, err := html.Parse(bytes.NewReader(toUTF8(page, contentType)))
-	if err != nil {
-		return document{} // nested deeper than x/net/html allows
-	}
 	r := reader{base: base, token: token, embedded: embedded, seen: make(map[string]bool)}
+	r.read(toUTF8(page, contentType))
+	return r.document()
+}
+
+// read reads the elements of a page or of a part of it. Without scripts the contents of noscript are
+// elements. What is nested deeper than x/net/html allows has none.
+func (r *reader) read(text []byte) {
+	root, err := html.ParseWithOptions(bytes.NewReader(text), html.ParseOptionEnableScripting(false))
+	if err != nil {
+		return
+	}
 	for n := range root.Descendants() {
 		if n.Type == html.ElementNode {
 			r.element(n)
 		}
 	}
+}
+
+// document returns what was read.
+func (r *reader) document() document {
 	for _, a := range r.anchors {
 		to, err := absolute(r.base, a.href)
 		if err != nil {
@@ -190,9 +201,19 @@ func (r *reader) element(n *html.Node) {
 		r.anchor(n, "href")
 	case atom.Iframe, atom.Frame:
 		r.anchor(n, "src")
-	case atom.Img, atom.Script, atom.Source, atom.Video, atom.Audio, atom.Embed, atom.Track:
+	case atom.Noframes: // for a browser with frames its content is text
+		if n.FirstChild != nil && n.FirstChild.Type == html.TextNode {
+			r.read([]byte(n.FirstChild.Data))
+		}
+	case atom.Img, atom.Script, atom.Source, atom.Video, atom.Audio, atom.Embed, atom.Track, atom.Input:
 		if r.embedded {
 			r.anchor(n, "src")
+			r.anchor(n, "poster")
+			r.show(srcset(attribute(n, "srcset")))
+		}
+	case atom.Style:
+		if r.embedded && n.FirstChild != nil {
+			r.show(cssLinks(n.FirstChild.Data))
 		}
 	case atom.Object:
 		if r.embedded {
@@ -204,9 +225,21 @@ func (r *reader) element(n *html.Node) {
 			r.canonical = attribute(n, "href")
 		case hasWord(rel, "next"), hasWord(rel, "prev"):
 			r.anchor(n, "href")
+		case hasWord(rel, "alternate") && has(n, "hreflang"):
+			r.anchor(n, "href")
 		case r.embedded && (hasWord(rel, "stylesheet") || hasWord(rel, "icon")):
 			r.anchor(n, "href")
 		}
+	}
+	if r.embedded {
+		r.show(cssLinks(attribute(n, "style")))
+	}
+}
+
+// show notes what a page shows.
+func (r *reader) show(hrefs []string) {
+	for _, href := range hrefs {
+		r.anchors = append(r.anchors, anchor{href: href})
 	}
 }
 

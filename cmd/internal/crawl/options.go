@@ -62,6 +62,9 @@ type options struct {
 // siteDelay is the delay for the built-in site, which is ours.
 const siteDelay = 250 * time.Millisecond
 
+// siteDepth is the depth of the built-in site, which has a host without end.
+const siteDepth = 4
+
 // defaultDir is where crawls go, except of the built-in site.
 const defaultDir = "crawl"
 
@@ -77,7 +80,7 @@ func newFlags(o *options) *cli.Flags {
 	o.delay, o.maxDelay, o.maxWait, o.maxBody = time.Second, 30*time.Second, time.Minute, 2<<20
 	o.timeout, o.maxTime = 30*time.Second, 5*time.Minute
 	f.Group("Pages")
-	f.Int(&o.depth, "depth", 4, "how many `links` to follow from the first pages")
+	f.Int(&o.depth, "depth", 1000, "how many `links` to follow from the first pages\nThe default is 4 for the built-in site.")
 	f.Int(&o.pages, "pages", 1000, "how many `pages` to fetch in total")
 	f.Int(&o.hostPages, "host-pages", 200, "how many `pages` to fetch from one host")
 	f.Bool(&o.span, "span", false, "follow links to all hosts\nIn the built-in site they always are.")
@@ -131,7 +134,7 @@ func parseOptions(args []string) (o options, err error) {
 		return options{}, err
 	}
 	for _, arg := range f.Args() {
-		u, err := parseURL(arg)
+		u, err := parseURL(withScheme(arg))
 		if err != nil {
 			return options{}, fmt.Errorf("%w: %q: %w", cli.ErrUsage, arg, err)
 		}
@@ -147,6 +150,9 @@ func parseOptions(args []string) (o options, err error) {
 		if !given["delay"] {
 			o.delay = siteDelay
 		}
+		if !given["depth"] {
+			o.depth = siteDepth
+		}
 	case o.dir == "":
 		o.dir = defaultDir
 	}
@@ -157,6 +163,22 @@ func parseOptions(args []string) (o options, err error) {
 		return options{}, fmt.Errorf("%w: %w", cli.ErrUsage, err)
 	}
 	return o, nil
+}
+
+// withScheme makes an address of what people type for one: example.com/a is http://example.com/a, as
+// in browsers. What has neither a dot nor a port in its host, such as a flag without its dash, is left
+// as it is.
+func withScheme(arg string) string {
+	end := strings.IndexAny(arg, "/:?#")
+	if end < 0 {
+		end = len(arg)
+	}
+	host, rest := arg[:end], arg[end:]
+	port := len(rest) > 1 && rest[0] == ':' && '0' <= rest[1] && rest[1] <= '9'
+	if host == "" || strings.HasPrefix(rest, "://") || !strings.Contains(host, ".") && !port && host != "localhost" {
+		return arg
+	}
+	return "http://" + arg
 }
 
 // otherNames are those that flags have in wget, curl and scrapy.

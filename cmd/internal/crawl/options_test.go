@@ -50,7 +50,7 @@ func TestParseOptionsRefuses(t *testing.T) {
 		"-agent 1x":                       "-agent",
 		"-bogus":                          "-bogus",
 		"ftp://a.test/":                   "want http://host/",
-		"a.test":                          "want http://host/",
+		"resume":                          "want http://host/",
 		"http:///x":                       "there is not a host",
 		"http://a.test/ http://b.test:x/": "b.test:x",
 	} {

@@ -219,6 +219,13 @@ func (c *crawler) read(p *page, a answer, l link) {
 		p.Links, p.Sitemaps, p.Sitemap, p.Unreadable = s.pages, s.sitemaps, true, s.unreadable
 		p.modified = s.modified
 	case c.o.accepts(a.header):
+		if isCSS(a.header) {
+			doc := readCSS(a.body, base)
+			p.Links, p.Unreadable = doc.links, doc.unreadable
+			if said.nofollow {
+				p.Links, p.Nofollow = nil, doc.links
+			}
+		}
 		c.keep(p, a.body)
 	}
 }
