@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/sluice-go/sluice/sluicetest"
 )
 
 // What a browser would load and where it would go without scripts and frames.
@@ -59,6 +61,24 @@ func TestWithScheme(t *testing.T) {
 	} {
 		if got := withScheme(arg); got != want {
 			t.Errorf("%q: %q, want %q", arg, got, want)
+		}
+	}
+}
+
+// What a style sheet refers to is fetched, unless its header says nofollow.
+func TestAccept_Sheets(t *testing.T) {
+	for field, want := range map[string][]string{"X-Other: x": {"/a.css", "/b.css"}, "X-Robots-Tag: nofollow": {"/a.css"}} {
+		r := crawl(t, site(
+			noRobots, sluicetest.Path("/a.css", sluicetest.Reply(200, `@import "b.css"`, "Content-Type: text/css", field)),
+			sluicetest.Path("/b.css", sluicetest.Reply(200, "p{}", "Content-Type: text/css")),
+		), "-accept", "text/css", "http://a.test/a.css")
+		var got []string
+		for address := range r.pages {
+			got = append(got, strings.TrimPrefix(address, "http://a.test"))
+		}
+		slices.Sort(got)
+		if !slices.Equal(got, want) {
+			t.Errorf("%s: %q, want %q", field, got, want)
 		}
 	}
 }
