@@ -50,7 +50,7 @@ func (c *Controller) block(t float64, call Call, at point, told bool) {
 		c.estimate(call, at)
 	}
 	c.ledger.mark(at)
-	next := t + call.cost/c.pace.now
+	next := t + c.sharing.most(call.cost, c.ownCost())/c.pace.now
 	if c.cfg.Costly {
 		next = t + c.blockage.beginPatiently()
 	}
@@ -120,7 +120,7 @@ func (b *blockage) again(c *Controller, t float64, call Call) {
 	b.polling = false
 	b.last = call.sent
 	c.outdate()
-	slot := call.cost / c.pace.now
+	slot := c.sharing.most(call.cost, c.ownCost()) / c.pace.now
 	switch {
 	case b.polls == 1:
 		b.gap = math.Max(b.quiet, math.Max(2*slot, math.Min(.2, 8*slot)))

@@ -335,6 +335,17 @@ func (c *Controller) correct(t, wrong float64) {
 	c.cycles.correct(wrong)
 }
 
+// most returns what a call stands for when it asks whether a server accepts again, given its cost for all
+// and what one costs. A process that still waits for its part has nearly none: by that it asked so rarely
+// that it was taken for a ban, and all others waited for it.
+func (s *sharing) most(cost, one float64) float64 {
+	equal := float64(s.peers)
+	if s.peers > 1 && s.scale() > equal {
+		return math.Min(cost, one*equal)
+	}
+	return cost
+}
+
 // enough returns over how many calls of this process a rate is measured: more if the calls of
 // others are only known roughly.
 func (s *sharing) enough() float64 {

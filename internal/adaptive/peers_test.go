@@ -21,6 +21,9 @@ type company struct {
 	now   time.Duration
 	each  func()        // is called after each exchange
 	apart time.Duration // between the first looks of two processes
+
+	ahead  time.Duration      // the clock of the group, of that of the processes
+	mangle func(*peers.Reply) // changes what the group replies; nil: nothing does
 }
 
 // A process is one of a company.
@@ -136,7 +139,7 @@ func (c *company) exchange(p *process) {
 	if !used {
 		p.stopped = len(p.sent)
 		if !p.away {
-			c.group.Exchange(c.now.Microseconds(), report)
+			c.group.Exchange((c.now + c.ahead).Microseconds(), report)
 		}
 		return
 	}
@@ -144,7 +147,10 @@ func (c *company) exchange(p *process) {
 		p.peer.Lost(c.now, p.controller)
 		return
 	}
-	reply := c.group.Exchange(c.now.Microseconds(), report)
+	reply := c.group.Exchange((c.now + c.ahead).Microseconds(), report)
+	if c.mangle != nil {
+		c.mangle(&reply)
+	}
 	p.peer.Heard(c.now, p.controller, report, reply)
 	c.each()
 }
