@@ -337,7 +337,7 @@ func (c *Controller) correct(t, wrong float64) {
 
 // most returns what a call stands for when it asks whether a server accepts again, given its cost for all
 // and what one costs. A process that still waits for its part has nearly none: by that it asked so rarely
-// that it was taken for a ban, and all others waited for it.
+// that it was treated as a ban, and all others waited for it.
 func (s *sharing) most(cost, one float64) float64 {
 	equal := float64(s.peers)
 	if s.peers > 1 && s.scale() > equal {
