@@ -11,9 +11,6 @@ import (
 	"github.com/sluice-go/sluice/cmd/internal/cli"
 )
 
-// name begins each line for people.
-const name = cli.Program + " plan"
-
 // Command is sluice plan.
 var Command = &cli.Command{
 	Name:  "plan",
