@@ -325,6 +325,10 @@ func TestSafe_Bounds(t *testing.T) {
 func TestSafe_SlowReader(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := build(t, &options{}, sluicetest.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			// httputil.ReverseProxy flushes the header in a goroutine. If that waits for the mutex of a writer that
+			// is blocked, the clock of the bubble waits, too.
+			_ = http.NewResponseController(w).Flush()
+			time.Sleep(time.Second)
 			for {
 				if _, err := w.Write(make([]byte, 1<<20)); err != nil {
 					return
