@@ -249,8 +249,8 @@ func (k *Keyed[K]) adjust(key K, delta int64, _ time.Duration) error {
 }
 
 func (k *Keyed[K]) forecast(key K) limits.Forecast {
+	r := k.current()
 	w, now := k.keys.Get(key)
-	r := k.setting.Load()
 	p, _ := k.pair(key, w, r, now)
 	return forecast.NewBucket(r.Capacity(), r.Interval(), time.Duration(p.Own.Level))
 }

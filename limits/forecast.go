@@ -2,8 +2,8 @@ package limits
 
 import "time"
 
-// A Forecaster is a Limiter of this process whose decisions can be foreseen, as long as nobody else
-// uses it and it is not changed. sluice.Gate.Estimate needs it. The limits of leaky and window are
+// A Forecaster is a Limiter of this process that can say in advance when it will admit calls, provided
+// that nobody else uses it and it does not change. sluice.Gate.Estimate needs it. The limits of leaky and window are
 // Forecasters.
 type Forecaster interface {
 	Limiter

@@ -222,4 +222,7 @@ func (s source[K]) Change(key K, delta int64, age time.Duration) error {
 	return s.adjust(key, delta, age)
 }
 
-func (s source[K]) Forecast(key K) limits.Forecast { return s.keys.forecast(key, s.limit.Load()) }
+func (s source[K]) Forecast(key K) limits.Forecast {
+	s.mustBeMade()
+	return s.keys.forecast(key, s.limit.Load())
+}

@@ -20,7 +20,7 @@ type page struct {
 	header http.Header
 	body   string
 	denied bool // by robots.txt, nofollow or the flags
-	helper bool // not a page: a sitemap, a style sheet that nobody asked for
+	helper bool // not a page, but what a crawler reads to find some: a sitemap, a style sheet
 }
 
 // links is a page that links to others.

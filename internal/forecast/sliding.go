@@ -76,7 +76,7 @@ func (r *ramp) until(at time.Duration) int64 {
 // left returns the units of r in the window.
 func (r *ramp) left() int64 { return (r.calls - r.gone) * r.cost }
 
-// pass lets calls leave the window.
+// pass forgets the calls that no longer count at that time.
 func (s *Sliding) pass(at time.Duration) {
 	for len(s.ramps) > 0 {
 		r := &s.ramps[0]

@@ -258,7 +258,8 @@ func (q *Queue) mustBeMade() {
 
 // refuse returns why n cannot enter, or nil.
 func (q *Queue) refuse(n int64) error {
-	switch q.mustBeMade(); {
+	q.mustBeMade()
+	switch {
 	case q.closed != nil:
 		return q.closed
 	case q.cfg.Refuse != nil:

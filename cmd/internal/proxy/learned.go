@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"maps"
 	"os"
 	"path/filepath"
 	"sync"
@@ -52,9 +53,7 @@ func newMemory(folder string, log *slog.Logger) (*memory, error) {
 	if err != nil {
 		return nil, fmt.Errorf("-state: %s cannot be read; delete it, and limits are found again", filepath.Join(folder, learnedFile))
 	}
-	for name, data := range gates {
-		m.learned[name] = data
-	}
+	maps.Copy(m.learned, gates)
 	m.written = string(text)
 	return m, nil
 }
