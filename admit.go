@@ -181,13 +181,14 @@ func (p *path) behind(n int64) (b behind) {
 		g.queue.Lock()
 		calls := max(0, int64(g.queue.Len())-1)
 		cost := max(0, g.queue.Weight()-n)
+		limit, left := g.concurrency, g.concurrency-g.inFlight()-g.concurrencyUnit.of(n)
 		g.queue.Unlock()
 		if g.rateUnit != Cost { // then the queue adds up calls
 			cost = calls * min(n, mostCost)
 		}
 		b.calls, b.cost = b.calls+calls, b.cost+min(cost, mostCost)
-		switch left := g.concurrency - g.inFlight() - g.concurrencyUnit.of(n); {
-		case g.concurrency == 0:
+		switch {
+		case limit == 0:
 		case g.concurrencyUnit == Cost:
 			room.cost = min(room.cost, max(0, left))
 		default:
