@@ -104,9 +104,13 @@ func sandbox(t *testing.T) (dir string) {
 func does(t *testing.T, line, path, addr string) string {
 	t.Helper()
 	dir := sandbox(t)
+	users := filepath.Join(t.TempDir(), "passwd") // those of the machine are others on the next
+	if err := os.WriteFile(users, []byte("root:x:0:0\ndaemon:x:1:1\nbin:x:2:2\n"), 0o666); err != nil {
+		t.Fatal(err)
+	}
 	host := "http://" + addr
 	line = strings.NewReplacer(
-		"find /tmp ", "find tmp ", "find / ", "find . ", "0 9999", "0 9",
+		"/etc/passwd", users, "find /tmp ", "find tmp ", "find / ", "find . ", "0 9999", "0 9",
 		"my-proxy:888", addr, "http://www.get.this", "http://www.get.this", "http://user:passwd@www.get.this", "http://user:passwd@www.get.this",
 		"https://www.example.com", host, "http://www.example.com", host, "http://www.weirdserver.com:8000", host, "http://[2001:1890:1112:1::20]", host,
 		"http://www.haxx.se", host, "http://curl.haxx.se", host, "www.haxx.se", addr, "curl.haxx.se", addr,

@@ -65,7 +65,8 @@ func (o options) openRecords() (*os.File, error) {
 }
 
 // beginRecords empties the file of -jsonl, or goes to where a job that resumes another one goes
-// on: behind the last complete line. The item of one that is not complete is run again.
+// on: behind the last complete line, unless the log does not have its item. Then that is run
+// again, as is the item of a line that is not complete.
 func (j *job) beginRecords() error {
 	if j.records == nil {
 		return nil
@@ -79,12 +80,89 @@ func (j *job) beginRecords() error {
 		if end, err = endOfLines(j.records, info.Size()); err != nil {
 			return err
 		}
+		if end, err = j.endOfNoted(end); err != nil {
+			return err
+		}
 	}
 	if err := j.records.Truncate(end); err != nil {
 		return err
 	}
 	_, err = j.records.Seek(end, io.SeekStart)
 	return err
+}
+
+// endOfNoted returns where the last line of -jsonl ends whose item is in the log, of the lines up
+// to end. An item is written to -jsonl first, so if the program is killed between the two, its
+// line has none in the log. There is at most one, and it is the last. If the line before it is
+// not that of the last item in the log either, they are of different jobs, and it stays.
+func (j *job) endOfNoted(end int64) (int64, error) {
+	if j.log.Log == nil || end == 0 {
+		return end, nil
+	}
+	log, err := os.Open(j.o.log)
+	if err != nil {
+		return 0, err
+	}
+	defer log.Close()
+	noted, err := lastNoted(log)
+	if err != nil {
+		return 0, err
+	}
+	begin, last, err := lineBefore(j.records, end)
+	if err != nil || last.Start == nil || last.Start.Equal(noted) {
+		return end, err
+	}
+	if begin == 0 && noted.IsZero() {
+		return 0, nil
+	}
+	_, previous, err := lineBefore(j.records, begin)
+	if err != nil || previous.Start == nil || !previous.Start.Equal(noted) {
+		return end, err
+	}
+	return begin, nil
+}
+
+// lastNoted returns when the last item in a log was sent; zero if there is none.
+func lastNoted(log *os.File) (time.Time, error) {
+	info, err := log.Stat()
+	if err != nil {
+		return time.Time{}, err
+	}
+	for end := info.Size(); end > 0; {
+		begin, line, err := lineBefore(log, end)
+		if err != nil || line.Key != nil {
+			return line.Sent, err
+		}
+		end = begin
+	}
+	return time.Time{}, nil
+}
+
+// A dated is a line of -jsonl, or of a log.
+type dated struct {
+	Start *time.Time `json:"start"` // of -jsonl
+
+	Key  *string   `json:"key"` // of a log, of which other lines have none
+	Sent time.Time `json:"sent"`
+}
+
+// lineBefore returns the line that ends at end, and where it begins; the zero line if it is not JSON,
+// or end is the beginning of the file.
+func lineBefore(file io.ReaderAt, end int64) (begin int64, line dated, err error) {
+	if end == 0 {
+		return 0, dated{}, nil
+	}
+	if begin, err = endOfLines(file, end-1); err != nil {
+		return 0, dated{}, err
+	}
+	text := make([]byte, end-begin)
+	if _, err := file.ReadAt(text, begin); err != nil {
+		return 0, dated{}, err
+	}
+	if json.Unmarshal(text, &line) != nil {
+		return begin, dated{}, nil
+	}
+	return begin, line, nil
 }
 
 // endOfLines returns where the last complete line of a file of a size ends.

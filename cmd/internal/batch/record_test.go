@@ -5,6 +5,7 @@ package batch
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -49,13 +50,7 @@ func TestBinaryJSONL(t *testing.T) {
 	}
 	args := []string{"-jsonl", "lines", "-log", "run.jsonl", "-ordered", "-retries", "1", "-backoff", "1ms", "--", "sh", "-c", flaky, "sh", "{}"}
 	runIn(t, dir, "a\nf\ng\n", args...).want(t, 1, "out a\nout f\nout g\n")
-	read := func() map[string]record {
-		text, err := os.ReadFile(name)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return recordsIn(t, string(text))
-	}
+	read := func() map[string]record { return recordsIn(t, readText(t, name)) }
 	got := read()
 	if a, f, g := got["a"], got["f"], got["g"]; len(got) != 3 || !a.is(true, 0, 1) || !f.is(false, 7, 2) || !g.is(true, 0, 2) ||
 		a.Seq != 1 || g.Seq != 3 || a.Start == nil || a.Took <= 0 || f.Error != "exit status 7 (2 attempts)" || a.Error != "" || a.Late < 0 || a.Waited < 0 {
@@ -142,4 +137,56 @@ func TestEndOfLines(t *testing.T) {
 	if _, err := endOfLines(strings.NewReader(""), 5); err == nil {
 		t.Error(errors.New("a file that is shorter than it was"))
 	}
+}
+
+// Killed between -jsonl and the log, an item is run again, and its first line goes.
+func TestBinaryJSONL_KilledBeforeTheLog(t *testing.T) {
+	for _, tt := range []struct {
+		name        string
+		done, noted int // lines of -jsonl, and of the log
+		end         int // lines of -jsonl when all four items are done
+	}{
+		{"all are noted", 3, 3, 4},
+		{"the last is not", 3, 2, 4},
+		{"the only one is not", 1, 0, 4},
+		{"nothing was done", 0, 0, 4},
+		{"the log is new", 3, 0, 7},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			dir := t.TempDir()
+			args := []string{"-jsonl", "lines", "-log", "run.jsonl", "-key", "seq", "-resume", "-jobs", "1", "--", "true"}
+			const items = "a\nb\nc\nd\n"
+			runIn(t, dir, items[:2*tt.done], args...).want(t, 0, "")
+			log := filepath.Join(dir, "run.jsonl")
+			lines := strings.SplitAfter(readText(t, log), "\n")
+			if err := os.WriteFile(log, []byte(strings.Join(lines[:1+tt.noted], "")), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			runIn(t, dir, items, args...).want(t, 0, "", fmt.Sprintf("%d ok", 4-tt.noted))
+			text := readText(t, filepath.Join(dir, "lines"))
+			if n := strings.Count(text, "\n"); n != tt.end {
+				t.Errorf("%d lines, want %d:\n%s", n, tt.end, text)
+			}
+		})
+	}
+}
+
+// The lines of a job stay if another one, with a log of its own, goes on behind them.
+func TestBinaryJSONL_OfTwoJobs(t *testing.T) {
+	dir := t.TempDir()
+	runIn(t, dir, "a\nb\nc\n", "-jsonl", "lines", "-log", "one.jsonl", "--", "true").want(t, 0, "")
+	runIn(t, dir, "d\n", "-log", "two.jsonl", "--", "true").want(t, 0, "")
+	runIn(t, dir, "d\ne\n", "-jsonl", "lines", "-log", "two.jsonl", "-resume", "--", "true").want(t, 0, "", "1 ok")
+	if got := recordsIn(t, readText(t, filepath.Join(dir, "lines"))); len(got) != 4 {
+		t.Errorf("got the lines of %d items, want 4: %v", len(got), got)
+	}
+}
+
+func readText(t *testing.T, name string) string {
+	t.Helper()
+	text, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
 }

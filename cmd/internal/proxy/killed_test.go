@@ -17,7 +17,8 @@ import (
 )
 
 // The proxy is killed while an SDK has 300 calls under way, and begins again: the SDK, which makes up
-// to three attempts as it comes, gets all of them.
+// to three attempts as it comes, gets all of them, but those whose response had begun, which it does
+// not try again.
 func TestFull_Killed(t *testing.T) {
 	needsFull(t)
 	folder := installSDKs(t)
@@ -74,8 +75,9 @@ func TestFull_Killed(t *testing.T) {
 		Error string
 	}
 	out := <-ended
-	if err := json.Unmarshal(out, &said); err != nil || said.OK != 300 {
-		t.Errorf("%s, %v: want 300 of 300", out, err)
+	const begun = 10 // responses: at most the burst of the server
+	if err := json.Unmarshal(out, &said); err != nil || said.OK < 300-begun || said.OK < 300 && said.Error != "TypeError: terminated" {
+		t.Errorf("%s, %v: want 300 of 300, but for the responses that were cut", out, err)
 	}
 	second.Process.Signal(syscall.SIGTERM)
 	if err := second.Wait(); err != nil {
