@@ -10,6 +10,11 @@ import "math"
 // be in flight, and a cap cares for nothing else. So the controller looks for the number that
 // best separates rejected calls from accepted ones (Youden's J). If it separates them
 // well, that number is the cap, and there is no rate.
+//
+// Where each rejection comes with a time to wait, the controller avoids them, and one in a
+// minute is all that it sees: the last 128 calls have too few. So it keeps the last rejected ones
+// for longer, and if all of them started with as many in flight as accepted calls hardly ever do,
+// that is no chance. Without this, chi's Throttle with Retry-After: 1 was used to 60 % for good.
 type capacity struct {
 	limit float64 // at most so many in flight; most unless it was learned
 	most  float64 // configured
@@ -17,6 +22,8 @@ type capacity struct {
 
 	seen     [128]sighting
 	n        int
+	rejected [8]sighting // the last ones, however long ago
+	rejects  int
 	pace     float64 // at which they were seen
 	total    int     // replies so far
 	ban      int     // not before so many replies: it was not a cap
@@ -32,6 +39,7 @@ type capacity struct {
 // A sighting is how many calls were in flight with one, and how it ended.
 type sighting struct {
 	inFlight int32
+	pace     float32
 	refused  bool
 }
 
@@ -78,7 +86,7 @@ func (k *capacity) granted(c *Controller, call Call) {
 }
 
 // refused reports whether it has dealt with a rejection.
-func (k *capacity) refused(c *Controller, t float64, call Call) bool {
+func (k *capacity) refused(c *Controller, t float64, call Call, told bool) bool {
 	k.total++
 	if c.phase != Capped {
 		k.see(c, call, true)
@@ -90,8 +98,12 @@ func (k *capacity) refused(c *Controller, t float64, call Call) bool {
 	}
 	k.bad++
 	k.full++
-	if k.bad >= 3 && k.bad > (2*k.noise+.02)*k.full {
-		k.patience = math.Min(16, 2*k.patience)
+	least, longest := 3., 16.
+	if told { // each of them holds up all calls
+		least, longest = 1, 64
+	}
+	if k.bad >= least && k.bad > (2*k.noise+.02)*k.full {
+		k.patience = math.Min(longest, 2*k.patience)
 		k.move(c, -1)
 		if k.falls++; k.falls >= 8 || k.limit < .55*k.entry || k.limit < 1 {
 			k.giveUp(c)
@@ -111,12 +123,17 @@ func (k *capacity) move(c *Controller, by float64) {
 // before it was known that calls are rejected.
 func (k *capacity) see(c *Controller, call Call, refused bool) {
 	if call.pace > 1.65*k.pace || k.pace > 1.65*call.pace { // half a step of e; a logarithm took 20 ns
-		k.pace, k.n = call.pace, 0
+		k.pace, k.n, k.rejects = call.pace, 0, 0
 	}
 	if c.phase == Searching || c.phase == Unlimited || refused && call.epoch != c.epoch {
 		return
 	}
-	k.seen[k.n%len(k.seen)] = sighting{call.inFlight, refused}
+	s := sighting{call.inFlight, float32(call.pace), refused}
+	if refused {
+		k.rejected[k.rejects%len(k.rejected)] = s
+		k.rejects++
+	}
+	k.seen[k.n%len(k.seen)] = s
 	k.n++
 }
 
@@ -127,7 +144,10 @@ func (k *capacity) found(c *Controller, t float64) bool {
 	}
 	j, split, bad := k.separate()
 	if j <= .75 || bad < 4 || split < 2 || k.spread() < 3 && (j < .9 || bad < 6 || k.spread() < 1) {
-		return false
+		split = k.rare()
+		if split < 2 || k.spread() < 3 {
+			return false
+		}
 	}
 	c.blockage.end()
 	k.limit, k.entry = float64(split-1), float64(split-1)
@@ -138,7 +158,7 @@ func (k *capacity) found(c *Controller, t float64) bool {
 
 // giveUp ends the belief in a cap.
 func (k *capacity) giveUp(c *Controller) {
-	k.limit, k.n = k.most, 0
+	k.limit, k.n, k.rejects = k.most, 0, 0
 	k.ban = k.total + 500<<min(20, 2*k.bans)
 	k.bans++
 	c.pace.quiet = quietMin
@@ -173,6 +193,39 @@ func (k *capacity) separate() (j float64, split, bad int) {
 		}
 	}
 	return j, split, bad
+}
+
+const (
+	// byChance is the probability of rare, if there is a rate and not a cap, that is small enough.
+	byChance = 1e-4
+	asFast   = .97 // of the pace of rejected calls: faster calls find more in flight, cap or not
+)
+
+// rare returns the least number in flight with the last rejected calls, if so many are so rare
+// with accepted calls of that pace that it is no chance, and 0 otherwise.
+func (k *capacity) rare() int {
+	bad := min(k.rejects, len(k.rejected))
+	if bad < 2 {
+		return 0
+	}
+	least, slowest := int32(math.MaxInt32), float32(math.Inf(1))
+	for _, s := range k.rejected[:bad] {
+		least, slowest = min(least, s.inFlight), min(slowest, s.pace)
+	}
+	good, above := 0, 0
+	for _, s := range k.seen[:min(k.n, len(k.seen))] {
+		if s.refused || s.pace < asFast*slowest {
+			continue
+		}
+		good++
+		if s.inFlight >= least {
+			above++
+		}
+	}
+	if good < 24 || math.Pow(float64(above+1)/float64(good+1), float64(bad)) > byChance {
+		return 0
+	}
+	return int(least)
 }
 
 // spread returns how much the number in flight varied, without the extremes.

@@ -305,7 +305,7 @@ func (c *Controller) refused(t float64, call Call, took float64, told bool) {
 	c.cycles.without(call)
 	c.costly.start.without(call)
 	c.window.refused(call)
-	if c.capacity.refused(c, t, call) {
+	if c.capacity.refused(c, t, call, told) {
 		return
 	}
 	switch {

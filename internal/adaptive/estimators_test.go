@@ -2,6 +2,7 @@ package adaptive
 
 import (
 	"math"
+	"math/rand/v2"
 	"testing"
 	"time"
 )
@@ -218,7 +219,7 @@ func TestCapacity_CountsAnswersAtTheCap(t *testing.T) {
 		k.granted(c, Call{epoch: c.epoch - tc.since, inFlight: int32(tc.inFlight)})
 		equal(t, tc.name, k.full, tc.full)
 		k.full = 0
-		if !k.refused(c, 1, Call{epoch: c.epoch - tc.since, inFlight: 8}) {
+		if !k.refused(c, 1, Call{epoch: c.epoch - tc.since, inFlight: 8}, false) {
 			t.Errorf("%s: a refusal at a cap is one of a rate", tc.name)
 		}
 		equal(t, tc.name+", refused", k.bad, float64(1-tc.since))
@@ -238,5 +239,34 @@ func TestCostly_Cheap(t *testing.T) {
 	}
 	if c.phase != Tracking || c.costly.high != 0 {
 		t.Errorf("%v, %+v", c.phase, c.costly)
+	}
+}
+
+// A cap whose rejections say how long to wait is found although one in a minute is all that comes of
+// it, and then one at a time tests it. The same rejections by a bucket, whatever was in flight, are no cap.
+func TestCapacity_FoundByRareRejections(t *testing.T) {
+	service := func() func() float64 {
+		random := rand.New(rand.NewPCG(1, 1))
+		return func() float64 { return .1 * (.3 + 1.4*random.Float64()) }
+	}
+	waits := func(float64) time.Duration { return time.Second }
+	r := newRun(t, Config{}, server{slots: 10, service: service(), retry: waits})
+	r.callers, r.rtt = 32, .008
+	r.until(100)
+	if b := r.controller.Belief(); b.Phase != Capped || b.Concurrency < 9 || b.Concurrency > 11 {
+		t.Errorf("it believes %+v of a cap of 10", b)
+	}
+	r.until(300)
+	granted, refused := count(r.granted, 200, 300), count(r.refused, 200, 300)
+	if granted < 80*100 || refused > 10 {
+		t.Errorf("%d granted and %d refused in 100 s, of about 9,000", granted, refused)
+	}
+
+	r = newRun(t, Config{}, server{take: bucket(10, steady(60)), service: service(), retry: waits})
+	r.callers, r.rtt = 32, .008
+	for until := 10.; until <= 600; until++ {
+		if r.until(until); r.controller.phase == Capped {
+			t.Fatalf("after %v s it believes %+v of a bucket", until, r.controller.Belief())
+		}
 	}
 }

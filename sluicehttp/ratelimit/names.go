@@ -30,9 +30,11 @@ const (
 	retryAfterMs part = iota
 	msRetryAfterMs
 	amzRetryAfter
+	xRetryIn // not rounded to seconds, as the Retry-After beside it
 	retryAfterItself
 	xRetryAfter
 	xRateLimitRetryAfter
+	xRateLimitRetryAfterSeconds
 	grpcPushback // before shouldRetry, which takes precedence
 )
 
@@ -105,9 +107,11 @@ var names = []name{
 	{"retry-after-ms", retryAfter, retryAfterMs},
 	{"x-ms-retry-after-ms", retryAfter, msRetryAfterMs},
 	{"x-amz-retry-after", retryAfter, amzRetryAfter},
+	{"x-retry-in", retryAfter, xRetryIn},
 	{"retry-after", retryAfter, retryAfterItself},
 	{"x-retry-after", retryAfter, xRetryAfter},
 	{"x-ratelimit-retry-after", retryAfter, xRateLimitRetryAfter},
+	{"x-ratelimit-retry-after-seconds", retryAfter, xRateLimitRetryAfterSeconds},
 	{"grpc-retry-pushback-ms", retryAfter, grpcPushback},
 
 	{"x-should-retry", shouldRetry, xShouldRetry},
