@@ -10,6 +10,7 @@ import (
 	"github.com/failsafe-go/failsafe-go/failsafehttp"
 	"github.com/failsafe-go/failsafe-go/ratelimiter"
 	"github.com/gin-gonic/gin"
+	chi "github.com/go-chi/chi/v5/middleware"
 	"github.com/go-chi/httprate"
 	"github.com/labstack/echo/v4"
 	echomiddleware "github.com/labstack/echo/v4/middleware"
@@ -60,6 +61,8 @@ func init() {
 			noisy(xtimeServer("noisy-xtime-20", 20, 20)),
 			noisy(xtimeServer("noisy-xtime-200", 200, 40)),
 			noisy(bulkheadServer("noisy-bulkhead-10", 10, .1)),
+			chiServer("chi-throttle-10", 10, 0),
+			chiServer("chi-throttle-ra-10", 10, time.Second),
 		}},
 		{short, []server{
 			xtimeServer("short-xtime-50", 50, 10),
@@ -198,4 +201,16 @@ func bulkheadServer(name string, n uint, mean float64) server {
 		handler: func(o *origin) http.Handler {
 			return failsafehttp.NewHandler(ok(o), bulkhead.New[*http.Response](n))
 		}}
+}
+
+// chiServer is a Throttle without a backlog, that says how long to wait, if wait is not 0.
+func chiServer(name string, n int, wait time.Duration) server {
+	says := "429, no header"
+	options := chi.ThrottleOpts{Limit: n}
+	if wait > 0 {
+		says = "429, Retry-After"
+		options.RetryAfterFn = func(bool) time.Duration { return wait }
+	}
+	return server{name: name, limiter: "go-chi/chi Throttle", says: says, limit: inFlightOf(float64(n), .1), service: .1,
+		handler: func(o *origin) http.Handler { return chi.ThrottleWithOpts(options)(ok(o)) }}
 }

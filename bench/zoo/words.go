@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"sync"
 	"time"
+
+	"golang.org/x/time/rate"
 )
 
 // Ways to say no. Each handler says what the real server says, to the letter where its
@@ -21,7 +23,7 @@ func init() {
 		azure(), drive(), linear("linear-20", 72000, 100), hourly(), minio(), jsonRPC(), shopify(),
 		problem("problem-quota", http.StatusTooManyRequests, "quota-exceeded", "Request cannot be satisifed as assigned quota has been exceeded"),
 		problem("problem-capacity", http.StatusServiceUnavailable, "temporary-reduced-capacity", "Request cannot be satisifed due to temporary server capacity constraints"),
-		discord(),
+		discord(), traefik(20, 5),
 	} {
 		s.group = words
 		add(s)
@@ -293,6 +295,28 @@ func discord() server {
 				}
 				o.work()
 				say(w, http.StatusOK, `{"id":"1","channel_id":"1","content":"ok"}`, fields...)
+			})
+		}}
+}
+
+// traefik is the middleware RateLimit of Traefik 3: pkg/middlewares/ratelimiter, in_memory_limiter.go and
+// rate_limiter.go. A call that would wait for more than half an interval is rejected, others wait.
+func traefik(average, burst int) server {
+	return server{name: fmt.Sprintf("traefik-%db%d", average, burst), limiter: "Traefik RateLimit", says: "429, X-Retry-In, Retry-After in whole seconds", limit: bucketOf(float64(average), float64(burst)),
+		handler: func(o *origin) http.Handler {
+			l, next := rate.NewLimiter(rate.Limit(average), burst), ok(o)
+			longest := time.Second / time.Duration(2*average)
+			return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				reserved := l.Reserve()
+				wait := reserved.Delay()
+				if wait > longest {
+					reserved.Cancel()
+					say(w, http.StatusTooManyRequests, http.StatusText(http.StatusTooManyRequests),
+						"Retry-After", fmt.Sprintf("%.0f", math.Ceil(wait.Seconds())), "X-Retry-In", wait.String())
+					return
+				}
+				time.Sleep(wait)
+				next.ServeHTTP(w, r)
 			})
 		}}
 }
