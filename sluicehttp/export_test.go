@@ -106,7 +106,7 @@ func MakersInSuccess() (table, used []int) {
 			table = append(table, i)
 		}
 	}
-	return table, []int{graphQLMaker, jsonRPCMaker, slackMaker}
+	return table, []int{graphQLMaker, jsonRPCMaker, slackMaker, mediaWikiMaker, googleMapsMaker, etherscanMaker}
 }
 
 // SeeRoute makes the route of req known, as a request does.

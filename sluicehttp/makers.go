@@ -17,11 +17,13 @@ import (
 // 2.5 µs more than the 1 µs of the rest. So status and header decide first whether a maker may be
 // speaking:
 //
-//	from 400        a header of the maker, or a body of JSON. Errors are rare, their bodies short.
-//	200             only where a maker is known to throttle with it, and then a request with a
-//	                body or a header says whose API it is: a path with "graphql", a body that
-//	                calls a JSON-RPC method, a header of Slack. A first look at no more than 512
-//	                bytes tells most of these responses apart: a throttle begins with its error.
+//	from 400        a header of the maker, or a body of JSON or text. Errors are rare, their bodies
+//	                short.
+//	200             only where a maker is known to throttle with it, and then the request or a
+//	                header says whose API it is: a path with "graphql" or of Google Maps, a body
+//	                that calls a JSON-RPC method, a query of Etherscan, a header of Slack or of
+//	                MediaWiki. A first look at no more than 512 bytes tells most of these
+//	                responses apart: a throttle begins with its error.
 //	all others      never
 //
 // Measured (BenchmarkRoundTrip, BenchmarkMakers, linux/amd64, Go 1.26): a request without a body
@@ -75,7 +77,11 @@ var makers = []maker{
 	{name: "GraphQL", looks: jsonError, mark: `"errors"`, inspect: graphQL, fine: `"data":{`},
 	{name: "JSON-RPC", looks: jsonError, mark: `"error"`, inspect: jsonRPC, fine: `"result"`},
 	{name: "Slack", looks: jsonError, mark: `"ratelimited"`, inspect: slack, fine: `"ok":true`},
+	{name: "MediaWiki", looks: never, mark: `"error"`, inspect: mediaWiki, fine: `"batchcomplete"`},
+	{name: "Google Maps", looks: never, mark: `"OVER_QUERY_LIMIT"`, inspect: googleMaps, fine: `"OK"`},
+	{name: "Etherscan", looks: never, mark: "rate limit reached", inspect: etherscan, fine: `"OK"`},
 	{name: "Stripe", looks: withHeader("Stripe-Rate-Limited-Reason"), inspect: stripe},
+	{name: "words", looks: wordy, inspect: inWords}, // the last: it is for what none of the others recognizes
 }
 
 // The places of those makers that throttle with status 200. TestMakers_Places checks them.
@@ -83,6 +89,9 @@ const (
 	graphQLMaker = 9 + iota
 	jsonRPCMaker
 	slackMaker
+	mediaWikiMaker
+	googleMapsMaker
+	etherscanMaker
 )
 
 // speakers returns the makers that resp may be of, a bit for each. It calls what asks the request
@@ -96,7 +105,14 @@ func (c *call) speakers(resp *http.Response) (some uint32) {
 				some |= 1 << i
 			}
 		}
-	case resp.StatusCode != http.StatusOK || c.req.Body == nil || !shortJSON(resp):
+	case resp.StatusCode != http.StatusOK:
+	case ofMediaWiki(resp) && shortJSON(resp):
+		return 1 << mediaWikiMaker
+	case c.toGoogleMaps() && shortJSON(resp):
+		return 1 << googleMapsMaker
+	case c.toEtherscan() && shortJSON(resp):
+		return 1 << etherscanMaker
+	case c.req.Body == nil || !shortJSON(resp):
 	case c.toGraphQL():
 		return 1 << graphQLMaker
 	case ofSlack(resp):
@@ -185,6 +201,9 @@ func (a *answer) after(seconds float64, source string) {
 func withHeader(name string) func(*http.Response, string) bool {
 	return func(resp *http.Response, _ string) bool { return len(resp.Header[name]) > 0 }
 }
+
+// never is the maker.looks of those that throttle only with status 200.
+func never(*http.Response, string) bool { return false }
 
 // ofType returns a maker.looks for errors with a media type.
 func ofType(want string) func(*http.Response, string) bool {

@@ -61,6 +61,31 @@ var words = []word{
 	{"Azure Blob, ServerBusy", 503, azureBusy, "/", "x", "<Error><Code>ServerBusy</Code></Error>", second, 0},
 	{"Azure Blob, without a body", 503, "X-Ms-Error-Code: ServerBusy", "/", "x", "", second, 0},
 	{"Azure Blob, with a time", 503, azureBusy + "|Retry-After: 3", "/", "x", "", 3 * second, 0},
+	// https://www.sec.gov/about/webmaster-frequently-asked-questions
+	{"words, HTML", 403, "Content-Type: text/html", "/", "x", "<html><title>SEC.gov | Request Rate Threshold Exceeded</title>", second, second},
+	{"words, text", 418, "Content-Type: text/plain; charset=utf-8", "/", "x", "Rate-limit exceeded\n", second, second},
+	{"words, a title beyond them", 403, "Content-Type: text/html", "/", "x", strings.Repeat(" ", 5000) + "rate limit exceeded", 0, 0},
+	// https://developers.facebook.com/docs/graph-api/overview/rate-limiting
+	{"Meta, an application", 400, "", "/", "x", `{"error":{"message":"(#4) Application request limit reached","type":"OAuthException","code":4}}`, second, second},
+	{"Meta, calls", 400, "", "/", "x", `{"error":{"message":"(#613) Calls to this api have exceeded the rate limit.","code":613}}`, second, second},
+	{"words of a server behind it", 500, "", "/", "x", `{"error":"charge: RATE_LIMIT_EXCEEDED"}`, second, 0},
+	{"words, a day", 403, "", "/", "x", `{"error":"daily rate limit exceeded"}`, 0, 0},
+	{"words, not found", 404, "", "/", "x", `{"error":"rate limit exceeded"}`, 0, 0},
+	{"words about limits", 403, "", "/", "x", `{"error":"missing scope","docs":"https://a.test/rate-limits"}`, 0, 0},
+	// https://developers.binance.com/docs/binance-spot-api-docs/rest-api/limits
+	{"Binance, a ban", 418, "Content-Type: application/json|Retry-After: 3", "/", "x", `{"code":-1003,"msg":"Way too many requests; IP banned until 1659146400000."}`, 3 * second, 3 * second},
+	// https://www.mediawiki.org/wiki/API:Etiquette, https://www.mediawiki.org/wiki/Manual:Maxlag_parameter
+	{"MediaWiki, lag", 200, "Content-Type: application/json; charset=utf-8|MediaWiki-API-Error: maxlag|Retry-After: 5", "/w/api.php", "x", `{"error":{"code":"maxlag","info":"Waiting for 10.64.16.7: 6.4 seconds lagged."}}`, 5 * second, 5 * second},
+	{"MediaWiki, a limit", 200, "Content-Type: application/json; charset=utf-8|MediaWiki-API-Error: ratelimited", "/w/api.php", "x", `{"error":{"code":"ratelimited","info":"You've exceeded your rate limit."}}`, second, second},
+	{"MediaWiki, a title", 200, "Content-Type: application/json; charset=utf-8|MediaWiki-API-Error: invalidtitle", "/w/api.php", "x", `{"error":{"code":"invalidtitle"}}`, 0, 0},
+	// https://developers.google.com/maps/documentation/geocoding/requests-geocoding#StatusCodes
+	{"Google Maps", 200, "", "/maps/api/geocode/json", "x", "{\n   \"error_message\" : \"You have exceeded your rate-limit for this API.\",\n   \"results\" : [],\n   \"status\" : \"OVER_QUERY_LIMIT\"\n}", second, second},
+	{"Google Maps, a day", 200, "", "/maps/api/geocode/json", "x", `{"error_message":"You have exceeded your daily request quota for this API.","status":"OVER_QUERY_LIMIT"}`, 0, 0},
+	{"Google Maps, fine", 200, "", "/maps/api/geocode/json", "x", `{"results":[],"status":"OK"}`, 0, 0},
+	// https://docs.etherscan.io/resources/common-error-messages
+	{"Etherscan", 200, "", "/v2/api?chainid=1&module=account&action=balance", "x", `{"status":"0","message":"NOTOK","result":"Max calls per sec rate limit reached (5/sec)"}`, second, second},
+	{"Etherscan, a day", 200, "", "/api?module=account", "x", `{"status":"0","message":"NOTOK","result":"Max daily rate limit reached. 100000 (100%) of 100000 day/limit"}`, 0, 0},
+	{"Etherscan, another API", 200, "", "/api?action=balance", "x", `{"status":"0","result":"Max rate limit reached"}`, 0, 0},
 	// https://learn.microsoft.com/rest/api/storagerp/srp_error_codes_common
 	{"Azure Storage Resource Provider", 409, "X-Ms-Error-Code: ResourceCollectionRequestsThrottled", "/", "x", "", second, second},
 	// https://learn.microsoft.com/azure/azure-resource-manager/management/request-limits-and-throttling
