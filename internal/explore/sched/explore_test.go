@@ -192,7 +192,7 @@ func TestExplore_ReductionLosesNothing(t *testing.T) {
 	built.SkipRaced(t)
 	less, programs := 0, uint64(15)
 	if os.Getenv("SLUICE_FULL") != "" && !built.Raced() { // the race detector keeps 20 GB for the goroutines of so many
-		programs = 300
+		programs = 60
 	}
 	for seed := range programs {
 		r := rand.New(rand.NewPCG(seed, 1))
