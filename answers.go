@@ -191,6 +191,9 @@ func (g *Gate) noteThrottled(err error, since, asked time.Duration, p *Permit, w
 	}
 	call := g.ending(p, now, since)
 	g.tally.refuse(now, since)
+	if !weighed {
+		g.evidence.Rejected(now)
+	}
 	g.impaired.Store(true) // so that accepts count
 	n := int64(1)
 	if p != nil {

@@ -23,7 +23,7 @@ const (
 var tooManyWords = []string{
 	"too many requests", "too many calls",
 	"rate limit exceeded", "rate limit reached", "rate limit has been", "rate limited", "ratelimited",
-	"exceeded the rate limit", "exceeded your rate limit", "exceeded rate limit",
+	"secondary rate limit", "exceeded the rate limit", "exceeded your rate limit", "exceeded rate limit",
 	"request rate threshold exceeded", "request limit reached", "reduce your request rate",
 }
 

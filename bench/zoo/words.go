@@ -23,7 +23,7 @@ func init() {
 		azure(), drive(), linear("linear-20", 72000, 100), hourly(), minio(), jsonRPC(), shopify(),
 		problem("problem-quota", http.StatusTooManyRequests, "quota-exceeded", "Request cannot be satisifed as assigned quota has been exceeded"),
 		problem("problem-capacity", http.StatusServiceUnavailable, "temporary-reduced-capacity", "Request cannot be satisifed due to temporary server capacity constraints"),
-		discord(), traefik(20, 5),
+		discord(), traefik(20, 5), fail2ban(),
 	} {
 		s.group = words
 		add(s)
@@ -316,6 +316,44 @@ func traefik(average, burst int) server {
 					return
 				}
 				time.Sleep(wait)
+				next.ServeHTTP(w, r)
+			})
+		}}
+}
+
+// fail2ban is a server with a bucket, and a firewall as fail2ban with maxretry = 10, findtime and
+// bantime = 10 s that answers 403.
+func fail2ban() server {
+	return server{name: "fail2ban-403-20", limiter: "a bucket, and fail2ban", says: "429; after 10 of them in 10 s, for 10 s, 403", limit: bucketOf(20, 20),
+		handler: func(o *origin) http.Handler {
+			const most, lasts = 10, 10 * time.Second
+			tokens, next := newTokens(20, 20), ok(o)
+			var mu sync.Mutex
+			var found []time.Time
+			var until time.Time
+			throttled := func() (status int) {
+				mu.Lock()
+				defer mu.Unlock()
+				now := time.Now()
+				if now.Before(until) {
+					return http.StatusForbidden
+				}
+				if _, ok := tokens.take(1); ok {
+					return 0
+				}
+				for len(found) > 0 && now.Sub(found[0]) > lasts {
+					found = found[1:]
+				}
+				if found = append(found, now); len(found) > most {
+					found, until = nil, now.Add(lasts)
+				}
+				return http.StatusTooManyRequests
+			}
+			return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				if status := throttled(); status > 0 {
+					http.Error(w, http.StatusText(status), status)
+					return
+				}
 				next.ServeHTTP(w, r)
 			})
 		}}

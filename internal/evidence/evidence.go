@@ -29,6 +29,10 @@
 //	certain    Such calls are accepted, or hardly any call was unclear since the trial. If slow calls
 //	           get unclear answers now, the limit may have become lower: there is another trial.
 //
+// A server that clearly rejected calls, and a few seconds later answers all of them unclearly, has
+// banned the client, as fail2ban and some firewalls do with 403: for a minute, these answers are
+// rejections. Otherwise all calls of a batch would be lost within a second.
+//
 // In both of the last states, calls that are accepted for half a minute although they are far apart
 // show that the reason has passed: the estimate is forgotten. After an hour without an unclear
 // answer so are certain findings. A server that accepts nothing any more is down, and its answers
@@ -93,6 +97,9 @@ const (
 	mostRow     = 4                // unclear answers in a row that count
 	memory      = 256              // answers; then older ones count half
 
+	banSoon = 5 * time.Second // after a clear rejection
+	mostBan = time.Minute
+
 	downSoon   = time.Second      // without a grant since the first unclear answer
 	downAfter  = 10 * time.Second // without one, for a limit that is believed
 	downSurely = time.Minute      // for one that is certain: it may be a window
@@ -119,7 +126,10 @@ type Judge struct {
 
 	lastGrant time.Duration // when the accepted call left that left last
 	last      time.Duration // unclear answer
-	row       int           // unclear answers since a call was accepted
+	row       int           // unclear answers since a call was accepted,
+	rowFrom   time.Duration // when the first of them came
+	rejected  time.Duration // when a call was clearly rejected last; 0: never
+	accepted  time.Duration // lastGrant, if there was one
 
 	test  test
 	trial time.Duration // until when the finding is on trial
@@ -154,6 +164,7 @@ func (j *Judge) Granted(now, since time.Duration) (over bool) {
 		j.since++
 	}
 	j.lastGrant = max(j.lastGrant, since)
+	j.accepted = max(j.accepted, since)
 	j.row = 0
 	j.learn(since, 0)
 	if j.state == watching || j.test.calm < calm || since-j.test.calmFrom < calmFor {
@@ -162,6 +173,9 @@ func (j *Judge) Granted(now, since time.Duration) (over bool) {
 	*j = Judge{wrong: j.wrong}
 	return true
 }
+
+// Rejected tells j that the server clearly rejected a call, such as with 429.
+func (j *Judge) Rejected(now time.Duration) { j.rejected = max(1, now) }
 
 // Unclear tells j that a call which left at since got an unclear answer, and returns its meaning.
 // together reports that the call was in flight when the first such answer came: the same answer to
@@ -183,7 +197,9 @@ func (j *Judge) Unclear(now, since time.Duration, early bool) (v Verdict, togeth
 	together = j.unclear > 0 && since <= j.first
 	j.last = now
 	j.unclear++
-	j.row++
+	if j.row++; j.row == 1 {
+		j.rowFrom = now
+	}
 	if since > j.first {
 		j.after++
 	}
@@ -192,6 +208,8 @@ func (j *Judge) Unclear(now, since time.Duration, early bool) (v Verdict, togeth
 		j.learn(since, 1)
 	}
 	switch {
+	case j.banned(now):
+		return Refusal, together
 	case j.down(now):
 		return Failure, false
 	case j.state == watching:
@@ -258,6 +276,13 @@ func (j *Judge) down(now time.Duration) bool {
 		patience = downSurely
 	}
 	return j.state != watching && j.row >= downRow && now-j.lastGrant > patience
+}
+
+// banned reports whether the server grants nothing for a while, because it rejected calls before. A call
+// alone may be forbidden, if others were granted since.
+func (j *Judge) banned(now time.Duration) bool {
+	return j.rejected > 0 && j.rowFrom-j.rejected <= banSoon && now-j.rowFrom <= mostBan &&
+		(j.row > 1 || j.accepted < j.rejected)
 }
 
 // learn counts an answer for the test, unclear or not.

@@ -247,3 +247,52 @@ func FuzzJudge(f *testing.F) {
 		}
 	})
 }
+
+// A server that answers all calls unclearly soon after it clearly rejected some has banned the client.
+func TestJudge_Ban(t *testing.T) {
+	const s = time.Second
+	unclear := func(j *Judge, now time.Duration) Verdict {
+		v, _ := j.Unclear(now, now-10*ms, false)
+		return v
+	}
+	var j Judge
+	j.Granted(9*s, 9*s-20*ms)
+	j.Rejected(10 * s)
+	for now := 11 * s; now <= 71*s; now += 10 * s {
+		if v := unclear(&j, now); v != Refusal {
+			t.Errorf("%v after the rejection: %v", now-10*s, v)
+		}
+	}
+	if v := unclear(&j, 72*s); v == Refusal {
+		t.Error("after more than a minute it is still a ban")
+	}
+	j.Granted(73*s, 73*s-20*ms)
+	if v := unclear(&j, 74*s); v == Refusal {
+		t.Error("a call that fails after another one was accepted is banned")
+	}
+
+	for _, tt := range []struct {
+		name     string
+		rejected time.Duration // 0: never
+		granted  time.Duration // when a call left that is accepted later
+		want     [3]bool       // whether the next ones, from 20 s on, are rejections
+	}{
+		{"no rejection", 0, 0, [3]bool{}},
+		{"long ago", 14 * s, 0, [3]bool{}},
+		{"just now", 19 * s, 0, [3]bool{true, true, true}},
+		{"another was accepted since", 18 * s, 19 * s, [3]bool{false, true, true}},
+	} {
+		var j Judge
+		if tt.rejected > 0 {
+			j.Rejected(tt.rejected)
+		}
+		if tt.granted > 0 {
+			j.Granted(tt.granted+20*ms, tt.granted)
+		}
+		for i, want := range tt.want {
+			if got := unclear(&j, 20*s+time.Duration(i)*100*ms) == Refusal; got != want {
+				t.Errorf("%s: answer %d: %v, want %v", tt.name, i, got, want)
+			}
+		}
+	}
+}
