@@ -27,6 +27,10 @@ type costlyCycle struct {
 // lookShare is the share of the time that another look at the bounds may cost.
 const lookShare = .05
 
+// unknownShare is the same in a group that knows neither the rate nor the burst. Two looks show both, and
+// until then a third of the limit may be unused.
+const unknownShare = .2
+
 // foundShare is the share of a rate that two cycles have shown.
 const foundShare = .1
 
@@ -68,6 +72,9 @@ func (k *costly) paid(c *Controller) float64 {
 	p := &c.pace
 	calls := p.rate / c.meanCost // per second
 	paid := k.price * calls / lookShare
+	if c.sharing.peers > 1 && k.burst == 0 && !k.settled() {
+		paid = k.price * calls / unknownShare
+	}
 	if c.cfg.Costly {
 		paid = math.Max(patientLooks*paid, k.hold)
 	}
@@ -96,7 +103,11 @@ const (
 func (k *costly) look(c *Controller, t float64) {
 	if !k.looking && c.pace.calls > k.paid(c) {
 		k.looking = true
-		c.cycles.full(c.ledger.now(t))
+		if c.sharing.peers > 1 {
+			c.cycles.look(c.ledger.now(t))
+		} else {
+			c.cycles.full(c.ledger.now(t))
+		}
 	}
 }
 
@@ -109,7 +120,10 @@ func (k *costly) end(c *Controller, call Call, blocked float64) {
 	b := &c.blockage
 	k.price = math.Max(blocked, .7*k.price)
 	k.cheaps = 0
-	defer func() { c.service.paid(c, c.at) }()
+	defer func() {
+		c.service.measured(c)
+		c.service.paid(c, c.at)
+	}()
 	got := math.Max(0, c.ledger.granted(call)-k.start.granted)
 	active := got / math.Max(1e-3, b.from.at-k.start.at)
 	cycle := math.Max(1e-3, call.sent-k.start.at)
@@ -168,6 +182,9 @@ func (k *costly) narrow(c *Controller, got, mean, blocked float64) {
 			k.hold = math.Max(k.hold, blocked*rate/c.meanCost/(math.Pow(k.high/k.low, .1)-1))
 		}
 	}
+	if c.sharing.peers > 1 {
+		rate = math.Min(rate, belowRefuted*b.pace)
+	}
 	c.track(Bounding, rate, Costly)
 }
 
@@ -177,17 +194,14 @@ func (k *costly) looked(c *Controller) {
 	b := &c.blockage
 	k.looking = false
 	k.low = math.Max(k.low, b.rate)
-	if k.burst == 0 {
-		k.burst = c.cycles.past[c.cycles.next].burst(b.rate)
-	}
-	rate := c.cycles.faster(k.burst, b.pace)
+	var rate float64
 	if c.sharing.peers > 1 {
-		k.slow = !k.slow
-		if both := c.cycles.both(b.rate, b.pace); both > 0 {
-			rate, k.burst = both, c.cycles.burst(both)
-		} else if f := c.cycles.found; f.good() {
-			rate, k.burst = f.rate*(1-f.error/2), c.cycles.burst(f.rate)
+		rate = k.lookedTogether(c)
+	} else {
+		if k.burst == 0 {
+			k.burst = c.cycles.past[c.cycles.next].burst(b.rate)
 		}
+		rate = c.cycles.faster(k.burst, b.pace)
 	}
 	if rate > faster*b.rate { // the server has become faster, and cycles before are of another time
 		c.cycles.past[c.cycles.next] = cycle{}
@@ -200,6 +214,39 @@ func (k *costly) looked(c *Controller) {
 	}
 	c.track(Bounding, rate, Costly)
 }
+
+// lookedTogether returns the rate that a look of a group has shown. By itself, a look is explained by a lower
+// rate and a larger burst as well, so it is compared with the one before, which was faster or slower.
+func (k *costly) lookedTogether(c *Controller) float64 {
+	b := &c.blockage
+	k.slow = !k.slow
+	both, f := c.cycles.both(b.rate, b.pace, c.meanCost), c.cycles.found
+	switch {
+	case both > 0:
+		k.burst = c.cycles.burst(both)
+		return both
+	case f.good():
+		k.burst = c.cycles.burst(f.rate)
+		return f.rate * (1 - f.error/2)
+	case k.burst > 0:
+		// The rate is accepted, so no bucket holds more than it needs at that.
+		k.burst = math.Min(k.burst, c.cycles.burst(b.rate)+c.meanCost)
+		return c.cycles.faster(k.burst, b.pace)
+	}
+	switch before := &c.cycles.past[c.cycles.next]; {
+	case before.n == 0:
+		return b.rate
+	case before.full: // two looks confirm the rate
+		k.burst = c.cycles.burst(b.rate)
+		return b.rate
+	default:
+		return c.cycles.faster(before.burst(b.rate), b.pace)
+	}
+}
+
+// belowRefuted is the highest rate of a group, as a share of a pace that was rejected. The calls of others are
+// known to about a hundredth, and a rate that is too high by half of that soon ends in a ban again.
+const belowRefuted = .99
 
 // cheap handles the end of a blockage that was not costly. After six of them rejections
 // are not costly any more.

@@ -61,6 +61,21 @@ func (k *cycles) full(p point) {
 	k.begin(p)
 }
 
+// look begins a look of a group at a point. A few points before it stay: the calls before a look are many, and
+// what was accepted of them says more of the rate than the look does, in which the calls of others are blurred.
+func (k *cycles) look(p point) {
+	n := 0
+	for i := max(0, k.n-2*pointsBefore); i < k.n; i += 2 {
+		k.points[n] = k.points[i]
+		n++
+	}
+	k.points[n] = p
+	k.n, k.stride, k.skip, k.begun = n+1, 1, 0, false
+}
+
+// pointsBefore is how many points before a look stay.
+const pointsBefore = 6
+
 // burst returns what a bucket of rate holds if it was full in the last cycle.
 func (k *cycles) burst(rate float64) float64 { return k.past[1-k.next].burst(rate) }
 
@@ -77,32 +92,34 @@ func (k *cycles) faster(burst, most float64) float64 {
 	return high
 }
 
-// unlike is how many times longer one of two cycles must be to tell the rate from the burst.
-const unlike = 1.5
+// unlike is by how many calls the bursts of two cycles must differ at a rate that was accepted, to tell
+// the rate from the burst.
+const unlike = 4
 
-// both returns the rate, from low to high, at which one bucket explains the last two cycles, if it was
-// full in both and one of them is much longer than the other. It returns 0 if there is none.
-func (k *cycles) both(low, high float64) float64 {
-	short, long := &k.past[0], &k.past[1]
-	if short.n > 0 && long.n > 0 && short.parts[0].took > long.parts[0].took {
-		short, long = long, short
-	}
-	if short.n == 0 || long.n == 0 || !short.full || !long.full || long.parts[0].took < unlike*short.parts[0].took {
+// both returns the rate, from low to high, at which one bucket explains the last two cycles, if it was full
+// in both. At low, one of them must need a bucket that is much larger. both returns 0 if there is no such rate.
+func (k *cycles) both(low, high, meanCost float64) float64 {
+	less, more := &k.past[0], &k.past[1]
+	if less.n == 0 || more.n == 0 || !less.full || !more.full || high <= low {
 		return 0
 	}
-	differ := func(rate float64) float64 { return long.burst(rate) - short.burst(rate) }
-	if differ(low) <= 0 || differ(high) >= 0 {
+	if less.burst(low) > more.burst(low) {
+		less, more = more, less
+	}
+	differ := func(rate float64) float64 { return more.burst(rate) - less.burst(rate) - meanCost/2 }
+	if differ(low) < unlike*meanCost || differ(high) > 0 {
 		return 0
 	}
-	for range 24 {
-		if rate := (low + high) / 2; differ(rate) > 0 {
-			low = rate
-		} else {
-			high = rate
-		}
+	// Above the rate they differ by chance, so the first rate at which they agree is the one.
+	ratio := math.Pow(high/low, 1./bothSteps)
+	for i := 0; i < bothSteps && differ(low*ratio) > 0; i++ {
+		low *= ratio
 	}
 	return low
 }
+
+// bothSteps is how many rates are tried: over a factor of two they are 0.7 % apart.
+const bothSteps = 96
 
 // again begins the cycle again if p is later: it was rejected, too.
 func (k *cycles) again(p point) {

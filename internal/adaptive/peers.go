@@ -104,7 +104,7 @@ type news struct {
 	until                                           float64 // for how long no call should start
 	told                                            float64 // for how long the server has asked to wait
 	since                                           float64 // how long ago the blockage began; 0: there is none
-	burst                                           float64 // see costly
+	burst, slow                                     float64 // see costly
 	phase                                           Phase
 }
 
@@ -112,7 +112,7 @@ type news struct {
 func (n *news) numbers() []*float64 {
 	return []*float64{
 		&n.rate, &n.meanCost, &n.refuted, &n.unsure, &n.quiet, &n.refusal,
-		&n.price, &n.low, &n.high, &n.hold, &n.count, &n.length, &n.begun, &n.until, &n.told, &n.since, &n.burst,
+		&n.price, &n.low, &n.high, &n.hold, &n.count, &n.length, &n.begun, &n.until, &n.told, &n.since, &n.burst, &n.slow,
 	}
 }
 
@@ -180,6 +180,9 @@ func (c *Controller) News(now time.Duration) []int64 {
 		price: c.costly.price, low: c.costly.low, high: c.costly.high, hold: c.costly.hold * scale,
 		until: c.blockedFor(t), told: math.Max(0, c.until-t), phase: c.phase, burst: c.costly.burst,
 	}
+	if c.costly.slow {
+		n.slow = 1
+	}
 	if n.until > 0 {
 		n.since = math.Max(millionth, t-c.blockage.from.at)
 	}
@@ -188,7 +191,7 @@ func (c *Controller) News(now time.Duration) []int64 {
 	}
 	var all []int64
 	for _, x := range n.numbers() {
-		all = append(all, int64(math.Min(mostNews, math.Round(*x/millionth))))
+		all = append(all, int64(math.Max(0, math.Min(mostNews, math.Round(*x/millionth)))))
 	}
 	return append(all, int64(n.phase))
 }
@@ -263,7 +266,9 @@ func (c *Controller) adopt(t float64, n news, age float64) {
 	if !c.blockage.on {
 		c.outdate() // calls that started before say nothing of the news
 	}
+	k.slow = n.slow > 0
 	c.track(n.phase, n.rate, Shared)
+	c.service.measured(c)
 }
 
 // # What is a rejection in another process?
@@ -311,9 +316,6 @@ func (c *Controller) othersResumed(at float64) {
 	before := k.before
 	k.before = costlyCycle{got, got / math.Max(1e-3, from-k.start.at), math.Max(1e-3, at-k.start.at)}
 	c.window.compare(c, before, k.before)
-	if k.looking {
-		k.slow = !k.slow
-	}
 	k.start, k.looking, k.cheaps = now, false, 0
 	c.service.paid(c, at)
 }

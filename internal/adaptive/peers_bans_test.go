@@ -56,12 +56,10 @@ func TestPeers_Bans(t *testing.T) {
 		lasts float64
 	}{{2, 5}, {3, 5}, {5, 5}, {2, 30}, {3, 30}, {5, 30}} {
 		t.Run(fmt.Sprintf("%d processes, bans of %g s", c.n, c.lasts), func(t *testing.T) {
-			mean := 0.
-			for _, seed := range []uint64{0, 4} {
-				mean += banned(t, c.n, c.lasts, seed) / 2
-			}
-			if mean < .87 {
-				t.Errorf("%.3f of the limit is served", mean)
+			for _, seed := range []uint64{0, 7, 8} {
+				if share := banned(t, c.n, c.lasts, seed); share < .86 {
+					t.Errorf("seed %d: %.3f of the limit is served", seed, share)
+				}
 			}
 		})
 	}
@@ -101,7 +99,7 @@ func TestController_othersBlocked(t *testing.T) {
 		t.Errorf("after a correction %+v, cycle from %+v", got, c.cycles.points[0])
 	}
 	c.Adopt(40*time.Second, over, time.Second)
-	if k := c.costly; k.start.at != 39 || k.start.granted != 93 || k.looking || !k.slow || k.before.granted != 93 || k.before.took != 39 {
+	if k := c.costly; k.start.at != 39 || k.start.granted != 93 || k.looking || k.before.granted != 93 || k.before.took != 39 {
 		t.Errorf("after the ban %+v", k)
 	}
 	c.correct(41, 5)
@@ -139,7 +137,7 @@ func TestController_Share_DuringAPause(t *testing.T) {
 	}
 }
 
-// A look that lasts three times as long tells the rate from the burst.
+// Two looks of which one lasts longer tell the rate from the burst.
 func TestCycles_both(t *testing.T) {
 	look := func(rate, burst, took float64) (c cycle) {
 		c.full, c.n = true, 8
@@ -149,20 +147,113 @@ func TestCycles_both(t *testing.T) {
 		}
 		return c
 	}
-	k := cycles{past: [2]cycle{look(20, 20, 4), look(20, 20, 12)}}
-	if got := k.both(10, 40); math.Abs(got-20) > .01 {
-		t.Errorf("%g/s, want 20", got)
-	}
-	if got := k.both(25, 40); got != 0 {
-		t.Errorf("%g/s is not between the bounds", got)
+	for _, past := range [][2]cycle{
+		{look(20, 20, 4), look(20, 20, 12)},
+		{look(20, 20, 12), look(20, 20, 4)},
+		{look(20, 20, 10), look(20, 20, 12)},
+		{look(20, 19, 4), look(20, 20, 12)}, // the counts are blurred: above the rate, they agree nowhere
+		{look(20, 21, 4), look(20, 20, 12)},
+	} {
+		k := cycles{past: past}
+		if got := k.both(10, 40, 2); math.Abs(got-20) > .6 {
+			t.Errorf("%g/s, want 20", got)
+		}
+		if got := k.both(25, 40, 2); got != 0 {
+			t.Errorf("%g/s is not between the bounds", got)
+		}
 	}
 	for name, past := range map[string][2]cycle{
 		"one cycle":        {look(20, 20, 4)},
-		"of one length":    {look(20, 20, 10), look(20, 20, 12)},
+		"of one length":    {look(20, 20, 11.5), look(20, 20, 12)},
 		"begun by a pause": {look(20, 20, 4), {n: 8, parts: look(20, 20, 12).parts}},
 	} {
-		if got := (&cycles{past: past}).both(10, 40); got != 0 {
+		if got := (&cycles{past: past}).both(10, 40, 2); got != 0 {
 			t.Errorf("%s: %g/s", name, got)
 		}
+	}
+	k := cycles{past: [2]cycle{look(20, 20, 4), look(20, 20, 12)}}
+	if got := k.both(20, 10, 2); got != 0 {
+		t.Errorf("%g/s between bounds that are none", got)
+	}
+}
+
+// A look keeps points of the calls before it, and goes on with points of its own.
+func TestCycles_look(t *testing.T) {
+	for _, before := range []int{0, 1, 5, 100} {
+		var k cycles
+		k.begin(point{at: -1})
+		l := new(ledger)
+		for i := range before {
+			k.started(float64(i), l)
+			l.started(float64(i), 1)
+		}
+		first := k.points[max(0, k.n-2*pointsBefore)]
+		k.look(l.now(200))
+		if k.points[0] != first || k.points[k.n-1].at != 200 || k.n > pointsBefore+1 || k.begun {
+			t.Errorf("after %d calls %+v", before, k)
+		}
+		for i := range 3 {
+			k.started(float64(201+i), l)
+		}
+		if k.points[k.n-3].at != 201 || k.points[k.n-1].at != 203 {
+			t.Errorf("after %d calls and 3 of the look %+v", before, k)
+		}
+	}
+}
+
+// What two looks of a group say depends on what is known before.
+func TestCostly_lookedTogether(t *testing.T) {
+	look := func(took float64) (c cycle) { // at 20/s, with a burst of 20
+		c.full, c.n = true, 2
+		c.parts[0], c.parts[1] = part{took, 20 + 20*took}, part{took / 2, 15 + 10*took}
+		return c
+	}
+	pause := look(8)
+	pause.full = false
+	for name, test := range map[string]struct {
+		before cycle
+		believed,
+		burst float64
+		rate, holds float64
+	}{
+		"unlike":                            {look(4), 16, 0, 19.7, 22},
+		"alike":                             {look(8), 16, 0, 16, 52},
+		"the first one":                     {pause, 16, 0, 16, 0},
+		"nothing before":                    {cycle{}, 16, 0, 16, 0},
+		"alike, and the burst was too high": {look(8), 19, 40, 19, 29},
+		"alike, and the burst is known":     {look(8), 16, 20, 20, 20},
+	} {
+		c := New(Config{})
+		c.Share(0, .5, 2)
+		c.meanCost = 1
+		c.blockage = blockage{rate: test.believed, pace: 30}
+		c.costly.burst = test.burst
+		c.cycles.past = [2]cycle{test.before, look(8)}
+		got := c.costly.lookedTogether(c)
+		if math.Abs(got-test.rate) > .3 || math.Abs(c.costly.burst-test.holds) > 3 || !c.costly.slow {
+			t.Errorf("%s: %g/s, burst %g, slow %v", name, got, c.costly.burst, c.costly.slow)
+		}
+	}
+}
+
+// A process that its own rejection misleads, and that hears of the rate that another one has measured, does
+// not return to the bounds before.
+func TestController_Adopt_WhatFellForAMoment(t *testing.T) {
+	c := New(Config{})
+	c.Share(0, .5, 2)
+	c.Started(0, 1, 0)
+	c.phase, c.costly.low, c.costly.high = Bounding, 5, 40
+	c.track(c.phase, 20, Measured)
+	c.service = service{rate: 20, phase: Bounding, bounds: c.costly, begin: 0, since: 600, asked: 30}
+	c.at = 601
+	c.track(Bounding, 10, Measured)
+	if !c.service.fell {
+		t.Fatalf("%+v", c.service)
+	}
+	slow := newsOf(t, 20, func(c *Controller) { c.phase, c.costly.low, c.costly.high, c.costly.slow = Bounding, 19, 21, true })
+	c.Adopt(630*time.Second, slow, 0)
+	c.service.paced(c, 631)
+	if k := c.costly; k.low != 19 || k.high != 21 || !k.slow || c.why != Shared {
+		t.Errorf("%+v, why %v", k, c.why)
 	}
 }

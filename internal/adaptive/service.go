@@ -76,6 +76,15 @@ func (s *service) wait(c *Controller) float64 {
 	return s.longer(c)
 }
 
+// measured notes that a process of a group has measured the rate, or heard of it. If that is what it was before
+// the trouble, it has not fallen: a process believes in a lower rate for a moment if its own rejection misleads
+// it, and would later return to the bounds before the ban, although the ban has shown better ones.
+func (s *service) measured(c *Controller) {
+	if c.sharing.peers > 1 && c.pace.rate >= nearlyAll*s.rate {
+		s.fell = false
+	}
+}
+
 // longer returns in how many seconds the trouble, if it may be an incident, will have become longer
 // by a part of itself.
 func (s *service) longer(c *Controller) float64 {
