@@ -139,7 +139,7 @@ func (k *costly) end(c *Controller, call Call, blocked float64) {
 	switch {
 	case k.low == 0 || c.phase != Bounding:
 		k.low, k.high = mean, b.pace
-		k.hold = 1.3*got/c.meanCost + 8
+		k.hold = 1.3*got/c.meanCost + c.sharing.own(8)
 		rate := active / 2
 		if b.crowd { // active is how fast callers came, not how fast the server is
 			k.high = math.Max(active, 2*mean)
@@ -170,7 +170,7 @@ func (k *costly) narrow(c *Controller, got, mean, blocked float64) {
 			k.low = math.Max(mean, .7*k.high)
 		}
 	}
-	k.hold = math.Max(k.hold, 1.3*got/c.meanCost+8)
+	k.hold = math.Max(k.hold, 1.3*got/c.meanCost+c.sharing.own(8))
 	rate := .98 * k.low
 	if f := c.cycles.found; f.good() && f.rate > k.low && f.rate < k.high {
 		// It may be wrong, because the server counts in another way: the bounds stay.

@@ -141,7 +141,7 @@ func (p *pace) learn(c *Controller, rate float64) {
 	calls := rate / c.meanCost // per second
 	gap := math.Max(0, p.refuted/rate-1)
 	p.span = math.Max(c.sharing.quiet(p.quiet), calls*math.Max(quietTime, 2*c.refusal))
-	p.span = math.Max(p.span, (p.flood-1)/(2*c.cfg.Price))
+	p.span = math.Max(p.span, c.sharing.own((p.flood-1)/(2*c.cfg.Price)))
 	p.rise = 3 * p.span // costly rejections are a reason to look seldom, but not slowly
 	// A rejection costs price. Not risking one costs what the rate may be too low by. With the
 	// configured price alone, a rate that was only known to a factor of two was kept for as

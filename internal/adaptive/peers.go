@@ -55,6 +55,16 @@ func (s *sharing) quiet(n float64) float64 {
 	return n / s.scale()
 }
 
+// own returns n calls of this process, or fewer while it waits for its part: when it gets that, they grow as the
+// part does. A process that was flooded with rejections, and had a thousandth of the limit for a moment, would
+// otherwise wait for 170,000 calls before it tried a higher pace.
+func (s *sharing) own(n float64) float64 {
+	if s.peers > 1 {
+		return n * math.Min(1, float64(s.peers)/s.scale())
+	}
+	return n
+}
+
 // top returns an upper bound of the rate, given the pace of a rejected call and a lower bound.
 // Others may have called at another pace.
 func (s *sharing) top(pace, low float64) float64 {
