@@ -67,7 +67,7 @@ func (m *meeting) exchange(at time.Duration, group string, r peers.Report) (peer
 // tell lets another gate tell that the limit of group is rate per second, and that nothing
 // may leave for some time.
 func (m *meeting) tell(group string, rate int64, until time.Duration) {
-	news := []int64{rate * 1e6, 1e6, 0, 0, 32e6, 0, 0, 0, 0, 0, 0, 0, 0, until.Microseconds(), until.Microseconds(), 0, 0, 2}
+	news := []int64{rate * 1e6, 1e6, 0, 0, 32e6, 0, 0, 0, 0, 0, 0, 0, 0, until.Microseconds(), until.Microseconds(), 0, 0, 0, 2}
 	r := peers.Report{ID: "other", Want: peers.WantsAll}
 	reply, _ := m.Exchange(context.Background(), group, r)
 	r.News, r.Seen = news, reply.Stamp

@@ -279,7 +279,7 @@ func TestStore_Exchange_UnitsAndGoodbye(t *testing.T) {
 			return r
 		}
 		// As a gate that has learned 1,000 tokens per second.
-		exchange(groups[1], []int64{1000e6, 1e6, 0, 0, 32e6, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 2})
+		exchange(groups[1], []int64{1000e6, 1e6, 0, 0, 32e6, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 2})
 		for stalls := 1; ; stalls++ {
 			g := b.shared(t, true)
 			calls := sluice.WithCosts(ctx, sluice.Costs{"tokens": 1})

@@ -16,14 +16,15 @@ import "math"
 // granted in the cycle. If the server asks for a pause after each rejection, that is far off:
 // at 50/s with a burst of 5, a second of pause and a second of calls were accepted 28/s.
 type cycles struct {
-	points [cyclePoints]point // of this cycle: when calls started, every stride-th of them
-	n      int
-	stride int
-	skip   int  // calls until the next point
-	begun  bool // with an empty point: the bucket of the first cycle is full
-	past   [2]cycle
-	next   int // of past
-	found  fit // by the last cycle
+	points  [cyclePoints]point // of this cycle: when calls started, every stride-th of them
+	n       int
+	stride  int
+	skip    int     // calls until the next point
+	begun   bool    // with an empty point: the bucket of the first cycle is full
+	looking float64 // when a look of a group began; 0: there is none
+	past    [2]cycle
+	next    int // of past
+	found   fit // by the last cycle
 }
 
 const (
@@ -35,7 +36,8 @@ const (
 type cycle struct {
 	parts [cyclePoints]part
 	n     int
-	full  bool // the bucket was full when it began
+	full  bool    // the bucket was full when it began
+	look  float64 // how long a look of a group took at its end; 0: it had none
 }
 
 type part struct{ took, granted float64 }
@@ -71,6 +73,7 @@ func (k *cycles) look(p point) {
 	}
 	k.points[n] = p
 	k.n, k.stride, k.skip, k.begun = n+1, 1, 0, false
+	k.looking = p.at
 }
 
 // pointsBefore is how many points before a look stay.
@@ -92,22 +95,18 @@ func (k *cycles) faster(burst, most float64) float64 {
 	return high
 }
 
-// unlike is by how many calls the bursts of two cycles must differ at a rate that was accepted, to tell
-// the rate from the burst.
-const unlike = 4
+// unlike is how many times longer one of two looks must be to tell the rate from the burst.
+const unlike = 1.5
 
-// both returns the rate, from low to high, at which one bucket explains the last two cycles, if it was full
-// in both. At low, one of them must need a bucket that is much larger. both returns 0 if there is no such rate.
+// both returns the rate, from low to high, at which one bucket explains the last two looks of a group, if one
+// of them is much longer than the other. It returns 0 if there is none.
 func (k *cycles) both(low, high, meanCost float64) float64 {
-	less, more := &k.past[0], &k.past[1]
-	if less.n == 0 || more.n == 0 || !less.full || !more.full || high <= low {
-		return 0
+	short, long := &k.past[0], &k.past[1]
+	if short.look > long.look {
+		short, long = long, short
 	}
-	if less.burst(low) > more.burst(low) {
-		less, more = more, less
-	}
-	differ := func(rate float64) float64 { return more.burst(rate) - less.burst(rate) - meanCost/2 }
-	if differ(low) < unlike*meanCost || differ(high) > 0 {
+	differ := func(rate float64) float64 { return long.burst(rate) - short.burst(rate) - meanCost/2 }
+	if short.look == 0 || long.look < unlike*short.look || high <= low || differ(low) <= 0 || differ(high) >= 0 {
 		return 0
 	}
 	// Above the rate they differ by chance, so the first rate at which they agree is the one.
@@ -157,6 +156,9 @@ func (k *cycles) without(call Call) {
 // end ends a cycle at an empty point, and begins another. The rate is less than most.
 func (k *cycles) end(p point, most, meanCost float64) {
 	now := cycle{full: !k.begun}
+	if k.looking > 0 {
+		now.look = p.at - k.looking
+	}
 	for _, from := range k.points[:k.n] {
 		if from.at < p.at {
 			now.parts[now.n] = part{p.at - from.at, p.granted - from.granted}
@@ -173,7 +175,7 @@ func (k *cycles) end(p point, most, meanCost float64) {
 		k.past[k.next] = now
 		k.next = 1 - k.next
 	}
-	k.begun = true
+	k.begun, k.looking = true, 0
 	k.begin(p)
 }
 
