@@ -9,12 +9,14 @@ import (
 	"time"
 
 	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/internal/testkit/built"
 )
 
 // Users in one process are not held up by the batches of others that share the limit, although their gates
-// know nothing of classes: a process gets what it wants before the rest is divided. Only a process that was
-// silent for a second has to wait until the others have reported.
+// know nothing of classes: a process that wants less than an equal share gets that first. One that was silent
+// for a second has to wait until the others have reported.
 func TestPeers_AUserBesideBatchesElsewhere(t *testing.T) {
+	built.SkipRaced(t)
 	const rate, burst, batches, waiting = 10., 10., 3, 600
 	for _, every := range []time.Duration{time.Second, 10 * time.Second} {
 		t.Run(every.String(), func(t *testing.T) {
@@ -67,8 +69,8 @@ func TestPeers_AUserBesideBatchesElsewhere(t *testing.T) {
 				cancel()
 				all.Wait()
 				slices.Sort(took)
-				if took[50] > 100*time.Millisecond || took[99] > 2*time.Second {
-					t.Errorf("calls of users took %v in the median, at most %v", took[50], took[99])
+				if took[50] > 100*time.Millisecond || took[90] > 2*time.Second || took[99] > 10*time.Second {
+					t.Errorf("calls of users took %v in the median, nine of ten at most %v, all at most %v", took[50], took[90], took[99])
 				}
 			})
 		})

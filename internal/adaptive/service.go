@@ -109,7 +109,11 @@ func (s *service) paced(c *Controller, t float64) {
 			start := c.costly.start
 			c.costly, c.blockage.quiet = s.bounds, 0
 			c.costly.start = start
-			c.track(s.phase, s.rate, Incident)
+			rate := s.rate
+			if c.sharing.peers > 1 { // or each ban that says that it is a little too high is undone
+				rate *= belowRefuted
+			}
+			c.track(s.phase, rate, Incident)
 		}
 	}
 	if t-s.back > math.Max(leastBack, troubleMore*(s.back-s.since)) {
