@@ -236,7 +236,7 @@ func (k *costly) lookedTogether(c *Controller) float64 {
 	switch before := &c.cycles.past[c.cycles.next]; {
 	case before.n == 0:
 		return b.rate
-	case before.full: // two looks confirm the rate
+	case before.look > 0: // two looks confirm the rate
 		k.burst = c.cycles.burst(b.rate)
 		return b.rate
 	default:
