@@ -9,10 +9,12 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/leaky"
 	"github.com/sluice-go/sluice/limits"
 	"github.com/sluice-go/sluice/sluicehttp"
 	"github.com/sluice-go/sluice/sluicetest"
@@ -593,5 +595,42 @@ func TestTransport_GlobalThrottle_GateOfTheServer(t *testing.T) {
 		wg.Go(func() { w.wantGet("http://a.test/waits", 200) }) // since before the throttle
 		wg.Wait()
 		w.wantCame(0, 0, 61*time.Second, 61*time.Second)
+	})
+}
+
+// A program that knows no limit, as sluice batch: 300 calls of a server of 50 per second that asks
+// for a pause of a second after each rejection, which a client that waits as it is asked cannot do in
+// less than 6.8 s. They took 12.2 s. Up to 16 are rejected before it is known that there is a limit.
+func TestTransport_UnknownLimit_300Calls(t *testing.T) {
+	const calls, workers = 300, 16
+	inBubble(t, func(t *testing.T) {
+		bucket := limits.Must(leaky.New(sluice.Rate{Count: 50, Per: time.Second, Burst: 5}))
+		var refused atomic.Int64
+		limited := func(next http.Handler) http.Handler {
+			return http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+				if bucket.Take(1).Allowed() {
+					next.ServeHTTP(rw, r)
+					return
+				}
+				refused.Add(1)
+				rw.Header().Set("Retry-After", "1")
+				rw.WriteHeader(http.StatusTooManyRequests)
+			})
+		}
+		withWorld(t, sluicehttp.Config{}, layers(sluicetest.Delay(ms), limited), func(w *world) {
+			var all sync.WaitGroup
+			var next atomic.Int64
+			for range workers {
+				all.Go(func() {
+					for next.Add(1) <= calls {
+						w.wantGet("http://a.test/", 200)
+					}
+				})
+			}
+			all.Wait()
+			if took := w.now(); took > 9*time.Second || refused.Load() > workers+2 {
+				t.Errorf("%d calls took %v, and %d were rejected; want 9 s and %d", calls, took, refused.Load(), workers+2)
+			}
+		})
 	})
 }

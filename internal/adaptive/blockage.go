@@ -164,6 +164,7 @@ func (c *Controller) unblock(call Call) {
 	if b.crowd {
 		lost = c.crowdLost(call, blocked)
 		c.crowd.silent(c, call)
+		c.crowd.measure(c, call)
 	}
 	if b.polls >= 2 || c.cfg.Costly {
 		b.quiet = call.sent - b.last

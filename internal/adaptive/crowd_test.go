@@ -3,6 +3,7 @@ package adaptive
 import (
 	"math"
 	"testing"
+	"time"
 )
 
 // After the first refusals of a crowd the pace is that of a search: a server that took 5
@@ -83,6 +84,45 @@ func TestController_SearchesWhereTheWindowOfACrowdShows(t *testing.T) {
 		if g, n := len(r.granted), len(r.refused); g < c.granted || n > c.refused {
 			t.Errorf("in windows of %d, %d calls were granted and %d refused, want %d and %d: %+v",
 				c.count, g, n, c.granted, c.refused, r.controller.Belief())
+		}
+	}
+}
+
+// What the first burst was granted is what the bucket holds, and with that the rejections after it show the rate.
+// Each costs a second, so 6 s of the limit took longer when each was the middle of two bounds.
+func TestController_TheBucketOfACrowdShowsTheRate(t *testing.T) {
+	for _, c := range []struct {
+		rate, burst float64
+		within      float64 // seconds
+	}{
+		{20, 5, 9},
+		{50, 5, 9},
+		{50, 10, 9.5},
+		{200, 20, 10.5},
+	} {
+		asks := func(float64) time.Duration { return time.Second }
+		r := newRun(t, Config{Unlimited: true}, server{take: bucket(c.burst, steady(c.rate)), retry: asks})
+		r.callers = 16
+		r.until(20)
+		n := int(6 * c.rate)
+		if len(r.granted) < n || r.granted[n-1] > c.within {
+			t.Errorf("%v/s with a burst of %v: of %d calls %d were granted within %v s, %d rejected", c.rate, c.burst, n, count(r.granted, 0, c.within), c.within, len(r.refused))
+		}
+	}
+}
+
+// A window that the first burst has used up is no bucket that fills up meanwhile: as such it would grant
+// less than half of what it does.
+func TestController_TheWindowOfACrowdIsNoBucket(t *testing.T) {
+	for _, count := range []int{20, 50, 200} {
+		take, phase := windows(count, 1, .3), .3
+		asks := func(at float64) time.Duration { return seconds(1 - math.Mod(at+phase, 1) + .001) }
+		r := newRun(t, Config{Unlimited: true}, server{take: take, retry: asks})
+		for at := 1.; at < 20; at++ {
+			r.until(at)
+			if rate := r.controller.crowd.explains(r.controller, 1e6); rate > 0 {
+				t.Fatalf("a window of %d in a second is explained as a bucket that fills up by %.1f/s", count, rate)
+			}
 		}
 	}
 }
