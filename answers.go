@@ -108,6 +108,7 @@ const earlyAnswers = 64
 // forgetRefusals makes g, whose queue is locked, a gate without a throttled call.
 func (g *Gate) forgetRefusals(now time.Duration) {
 	g.learner, g.ramp, g.strikes = nil, nil, strikes{}
+	g.tally.learned = 0
 	g.answersCount.Store(false)
 	g.wake(now)
 }
@@ -194,6 +195,7 @@ func (g *Gate) noteThrottled(err error, since, asked time.Duration, p *Permit, w
 	if !weighed {
 		g.evidence.Rejected(now)
 	}
+	g.tally.learned++
 	g.impaired.Store(true) // so that accepts count
 	n := int64(1)
 	if p != nil {

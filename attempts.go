@@ -193,6 +193,9 @@ func (a *RetryLoop) Done(ctx context.Context, err error) (again bool, final erro
 	a.mustBeMade()
 	if err == nil {
 		a.permit.answer(adaptive.Granted)
+		if a.refused.n > 0 {
+			a.gate.acceptedAgain(&a.refused)
+		}
 		refund := retryRefund
 		if a.attempts == 1 && !a.charged {
 			refund = firstRefund
@@ -209,7 +212,7 @@ func (a *RetryLoop) failed(ctx context.Context, err error) error {
 	m := a.gate.judge(err, a.left, a.through.refusedBy)
 	a.last, a.wait, a.place = err, 0, 0
 	if m.throttled != nil && !m.permanent {
-		if !a.gate.concernsOthers(a.permit.of(a.gate), a.left, &a.refused) {
+		if !a.gate.concernsOthers(a.permit.of(a.gate), a.left, &a.refused, a.through != a.gate) {
 			return a.refusedAlone(ctx, m.throttled)
 		}
 		a.place = a.refused.n
@@ -247,11 +250,15 @@ func (a *RetryLoop) failed(ctx context.Context, err error) error {
 
 // refusedAlone is failed for a call that the server refuses for its own sake: the refusal counts
 // as an attempt, and only this call waits, as long as the server asks. It costs nothing of the
-// retry budget: the server is well, and the attempts are bounded.
+// retry budget: the server is well, and the attempts are bounded. A call that may be accepted soon,
+// because of many such calls each is throttled now and then, keeps its attempts.
 func (a *RetryLoop) refusedAlone(ctx context.Context, throttled *throttledError) error {
 	a.gate.refusedAlone(a.permit)
 	if ctx.Err() != nil {
 		return a.stop(ctx.Err(), 0)
+	}
+	if a.refused.some {
+		a.asked++
 	}
 	return a.backOff(ctx, alone, throttled.at)
 }
@@ -328,6 +335,7 @@ func (a *RetryLoop) backOff(ctx context.Context, kind failure, notBefore time.Ti
 	if kind == throttle || kind == alone {
 		curve = a.policy.ThrottleBackoff
 	}
+	retry = max(1, retry) // it is 0 if this one does not count
 	worst := max(minBackoff, curve(retry, a.backoff, almostOne))
 	a.backoff = max(minBackoff, curve(retry, a.backoff, rand.Float64()))
 	if a.wait = a.backoff; kind == crowd {

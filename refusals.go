@@ -52,6 +52,12 @@ type tally struct {
 	burst  time.Duration
 	before int64
 
+	recent  float64 // share of the last answers that were throttled
+	learned int64   // number of throttled calls that the estimate of the gate is from
+	again   float64 // evidence that repeated calls are throttled more often than others, see repeated
+	apart   bool    // it was enough
+	healed  float64 // share of the last repeated calls that were accepted
+
 	// Calls that were throttled, and of these those that were found to be throttled for their own
 	// sake. Most such calls come in numbers: if most of those before were alone, a further one is
 	// thought to be, too, until as many of them were not.
@@ -65,6 +71,7 @@ const tallied = 64
 // grant counts a call that left at since and was accepted.
 func (t *tally) grant(since time.Duration) {
 	t.granted++
+	t.recent -= t.recent / recentAnswers
 	t.grantedSince = max(t.grantedSince, since)
 }
 
@@ -74,6 +81,9 @@ func (t *tally) refuse(now, since time.Duration) {
 		t.burst, t.before = now, t.refused
 	}
 	t.refused++
+	if t.recent += (1 - t.recent) / recentAnswers; t.recent > manyRefused {
+		t.again, t.apart = 0, false
+	}
 	t.quietAt = t.granted + tallied
 }
 
@@ -93,6 +103,52 @@ func (t *tally) mostAreAlone() bool { return 2*t.alone > t.calls }
 // allAreAlone reports whether no other throttled call is known.
 func (t *tally) allAreAlone() bool { return t.alone >= t.calls }
 
+// # Are calls throttled again?
+//
+// A locked object throttles half of the calls for it, so most of these are throttled once or not at all,
+// and each seems to concern all calls. A gate that slowed down found no pace at which it ended: one object
+// of ten left 3 calls per second of 100. But a call for it is throttled again more often than other calls
+// are at that time. At a server that throttles because of too many calls it is not. So repeated calls
+// are counted together. Each adds the logarithm of how much more probable its answer is if half of the
+// repeated calls are throttled than if the share q of the others is. Once that is enough, throttled
+// calls concern only themselves, and keep their attempts, until the evidence is used up or many calls
+// are throttled.
+//
+//	of 20 repeated calls    throttled    others    evidence
+//	                             10         9 %         9.9
+//	                              2         9 %        -7.4
+//	                             10        48 %         0
+//
+// Calls that cost different amounts are not counted: large ones are throttled more often. Nor are those of
+// gates below, one of which may have a separate limit.
+const (
+	repeatedShare = .5
+	apartFrom     = 6. // evidence at which throttled calls are thought to concern only themselves
+	mostAgain     = 8. // evidence that is kept
+	manyRefused   = .3 // of the last answers
+	fewRepeats    = 6  // how often one call of a hundred is throttled then
+	recentAnswers = 32
+	recentRepeats = 8
+	oftenHealed   = .25 // of these: it is worth while to repeat a call
+)
+
+// repeated weighs the answer of the server to a repeated call of c.
+func (t *tally) repeated(c *refusedCall, throttled bool) {
+	if c.costs || c.below {
+		return
+	}
+	granted, refused := float64(t.granted-c.granted), float64(max(0, t.refused-c.refused-c.own))
+	q := (refused + .5) / (granted + refused + 2)
+	p := max(repeatedShare, q)
+	t.healed -= t.healed / recentRepeats
+	if !throttled {
+		p, q = 1-p, 1-q
+		t.healed += 1. / recentRepeats
+	}
+	t.again = min(mostAgain, max(0, t.again+math.Log(p/q)))
+	t.apart = t.again >= apartFrom || t.apart && t.again > 0
+}
+
 // A refusedCall is the memory of the attempts of one call about how they were throttled.
 type refusedCall struct {
 	n       int           // how many there were
@@ -103,7 +159,9 @@ type refusedCall struct {
 	alone   bool          // it was thought to be throttled for its own sake,
 	then    int64         // when so many throttled calls were in the tally
 	sure    bool          // because others were accepted
+	some    bool          // it is one of those that may be accepted soon, see repeated
 	costs   bool          // calls cost different amounts
+	below   bool          // the call is of a gate below, which may have a separate limit
 }
 
 // concernsOthers reports whether a throttled call of c now, its first or a further one, concerns the
@@ -111,7 +169,7 @@ type refusedCall struct {
 func (c *refusedCall) concernsOthers(t *tally) bool {
 	switch {
 	case c.n == 0 || t.grantedSince <= c.at: // nothing was accepted since: the earlier finding holds
-		return !c.alone && !t.mostAreAlone()
+		return !c.alone && !t.mostAreAlone() && !c.apart(t)
 	case c.alone && t.refused <= c.then:
 		return false // nothing was throttled since that is not alone
 	}
@@ -121,11 +179,20 @@ func (c *refusedCall) concernsOthers(t *tally) bool {
 	if c.costs {
 		chance = chanceOfLargeRefusals
 	}
-	return math.Pow(share, float64(c.n)) > chance/max(1, float64(t.calls-t.alone)/fewRefused)
+	return !c.apart(t) && math.Pow(share, float64(c.n)) > chance/max(1, float64(t.calls-t.alone)/fewRefused)
+}
+
+// apart reports whether throttled calls such as c concern only themselves, see repeated.
+func (c *refusedCall) apart(t *tally) bool {
+	return t.apart && t.healed > oftenHealed && c.n < fewRepeats && !c.costs && !c.below
 }
 
 // note records a throttled call of c at now, which concerns others or not. c left at since.
 func (c *refusedCall) note(now, since time.Duration, t *tally, others bool) {
+	c.some = !others && c.apart(t)
+	if c.n > 0 && t.grantedSince > c.at {
+		t.repeated(c, true)
+	}
 	if c.n++; c.n == 1 {
 		c.granted, c.refused = t.granted, t.refused
 		if since < t.burst {
@@ -135,7 +202,13 @@ func (c *refusedCall) note(now, since time.Duration, t *tally, others bool) {
 	}
 	before := c.at
 	c.at = now
-	if others {
+	switch {
+	case c.some:
+		t.refuse(now, since)
+		c.own++
+		c.alone, c.then = true, t.refused
+		return
+	case others:
 		c.own++
 		return
 	}
@@ -151,15 +224,28 @@ func (c *refusedCall) note(now, since time.Duration, t *tally, others bool) {
 // concernsOthers notes that the server throttled the call of p, which left at since, again or for the
 // first time, and reports whether that concerns other calls. If it does not, and no other throttled call is
 // known, the gate forgets its estimate from those of this call. p is nil if the call left
-// through another gate.
-func (g *Gate) concernsOthers(p *Permit, since time.Duration, c *refusedCall) bool {
+// through another gate. below says that it left through a gate below.
+func (g *Gate) concernsOthers(p *Permit, since time.Duration, c *refusedCall, below bool) bool {
 	g.queue.Lock()
 	defer g.queue.Unlock()
 	c.costs = p != nil && (p.n > 1 || p.costs() != nil)
+	c.below = below
 	others := c.concernsOthers(&g.tally)
 	c.note(g.queue.Now(), since, &g.tally, others)
-	if !others && g.tally.allAreAlone() && !g.adaptive.searches() && (g.learner != nil || g.ramp != nil) {
+	switch {
+	case others || g.learner == nil && g.ramp == nil:
+	case g.tally.apart && g.tally.learned > 0 && g.tally.learned <= tallied:
+		g.forgetRefusals(g.queue.Now())
+		g.search()
+	case g.tally.allAreAlone() && !g.adaptive.searches():
 		g.forgetRefusals(g.queue.Now())
 	}
 	return others
+}
+
+// acceptedAgain notes that the server accepted a call that it had throttled before.
+func (g *Gate) acceptedAgain(c *refusedCall) {
+	g.queue.Lock()
+	defer g.queue.Unlock()
+	g.tally.repeated(c, false)
 }

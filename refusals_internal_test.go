@@ -1,0 +1,143 @@
+package sluice
+
+import (
+	"context"
+	"errors"
+	"math"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/sluice-go/sluice/limits"
+)
+
+// # Some calls are throttled now and then
+
+// Of 20 calls that are repeated some are throttled again, beside others of which some are throttled.
+func TestTally_Repeated(t *testing.T) {
+	for _, c := range []struct {
+		again            int
+		granted, refused int64 // of the others, from one repeated call to the next
+		costs, apart     bool
+	}{
+		{again: 10, granted: 20, refused: 2, apart: true},
+		{again: 10, granted: 1, apart: true}, // a few others are enough in the long run
+		{again: 2, granted: 20, refused: 2},
+		{again: 4, granted: 20, refused: 4},
+		{again: 10, granted: 10, refused: 10},
+		{again: 20, granted: 0, refused: 10}, // all are
+		{again: 10},                          // nothing is known of others
+		{again: 10, granted: 20, refused: 2, costs: true},
+	} {
+		var tl tally
+		apart := false
+		for i := range 20 {
+			call := refusedCall{n: 1, own: 1, granted: tl.granted, refused: tl.refused - 1, costs: c.costs}
+			tl.granted += c.granted
+			tl.refused += c.refused
+			tl.repeated(&call, i*c.again%20 < c.again)
+			apart = apart || tl.apart
+		}
+		if apart != c.apart {
+			t.Errorf("%+v: apart %t, evidence %.1f", c, apart, tl.again)
+		}
+	}
+}
+
+// A lockedObject is a server that throttles half of the calls for one object, which is one call of ten.
+// From an instant on it may have a limit as well.
+type lockedObject struct {
+	mu     sync.Mutex
+	began  time.Time
+	tries  map[int]int
+	limit  float64
+	from   time.Duration
+	tokens float64
+	last   time.Duration
+
+	throttled [2]int // by the object, by the limit
+	late      int    // throttled by the limit after ten seconds of it
+	lost      int    // calls that were given up
+}
+
+func (s *lockedObject) call(item int) error {
+	time.Sleep(20 * time.Millisecond)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := time.Since(s.began)
+	if s.limit > 0 && now > s.from {
+		s.tokens = math.Min(10, s.tokens+s.limit*(now-max(s.last, s.from)).Seconds())
+		if s.last = now; s.tokens < 1 {
+			s.throttled[1]++
+			if now > s.from+10*time.Second {
+				s.late++
+			}
+			return ThrottledFor(errors.New("limit"), 0)
+		}
+		s.tokens--
+	}
+	s.tries[item]++
+	if item%10 == 0 && rand.New(rand.NewPCG(1, uint64(item+s.tries[item]<<16))).Float64() < .5 {
+		s.throttled[0]++
+		return ThrottledFor(errors.New("locked"), 0)
+	}
+	return nil
+}
+
+// run makes 100 calls per second, and returns how much later than without a gate the last call came
+// back that was not about the object, and the last one of all.
+func (s *lockedObject) run(cfg Config, items int) (others, all time.Duration) {
+	g := limits.Must(New(cfg))
+	s.began, s.tries = time.Now(), map[int]int{}
+	policy := RetryPolicy{Backoff: Constant(300 * time.Millisecond), ThrottleBackoff: Constant(300 * time.Millisecond)}
+	var callers sync.WaitGroup
+	for item := range items {
+		callers.Go(func() {
+			due := time.Duration(item) * 10 * time.Millisecond
+			time.Sleep(due)
+			err := Retry(context.Background(), g, func(context.Context) error { return s.call(item) }, policy)
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			if err != nil {
+				s.lost++
+			}
+			late := time.Since(s.began) - due - 20*time.Millisecond
+			if all = max(all, late); item%10 != 0 {
+				others = max(others, late)
+			}
+		})
+	}
+	callers.Wait()
+	return others, all
+}
+
+// One object of ten that throttles half of its calls slows down no others. They took 10 minutes
+// longer, and a gate with a rate 20 s.
+func TestRetry_ObjectThatThrottlesHalf(t *testing.T) {
+	for name, cfg := range map[string]Config{"default": {}, "told": {Rate: Rate{Count: 110, Per: time.Second}}} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var s lockedObject
+				others, all := s.run(cfg, 1000)
+				t.Logf("others are %v late, all %v; %d throttled", others, all, s.throttled)
+				if others > 3*time.Second || all > 6*time.Second || s.lost > 1 {
+					t.Errorf("others are %v late, all %v; %d lost", others, all, s.lost)
+				}
+			})
+		})
+	}
+}
+
+// The server gets a limit of 40 calls per second, which the object must not hide.
+func TestRetry_ObjectThatThrottlesHalf_AndALimit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := lockedObject{limit: 40, from: 10 * time.Second}
+		others, _ := s.run(Config{}, 2000)
+		t.Logf("others are %v late; %d throttled, %d late ones", others, s.throttled, s.late)
+		if s.throttled[1] > 1000 || s.late > 300 || s.lost > 10 {
+			t.Errorf("%d throttled, %d late ones, %d lost", s.throttled, s.late, s.lost)
+		}
+	})
+}
