@@ -143,9 +143,8 @@ func (k *capacity) found(c *Controller, t float64) bool {
 		return false
 	}
 	j, split, bad := k.separate()
-	if j <= .75 || bad < 4 || split < 2 || k.spread() < 3 && (j < .9 || bad < 6 || k.spread() < 1) {
-		split = k.rare()
-		if split < 2 || k.spread() < 3 {
+	if j <= .75 || bad < 4 || split < 2 {
+		if split = k.rare(); split < 2 {
 			return false
 		}
 	}
@@ -226,25 +225,4 @@ func (k *capacity) rare() int {
 		return 0
 	}
 	return int(least)
-}
-
-// spread returns how much the number in flight varied, without the extremes.
-func (k *capacity) spread() int {
-	var count [513]uint8
-	n := min(k.n, len(k.seen))
-	for _, s := range k.seen[:n] {
-		count[min(512, int(s.inFlight))]++
-	}
-	low, high, sum := -1, 0, 0
-	for i, c := range count {
-		sum += int(c)
-		if low < 0 && sum > n/10 {
-			low = i
-		}
-		if sum > n*9/10 {
-			high = i
-			break
-		}
-	}
-	return high - low
 }
