@@ -60,7 +60,7 @@ func (p *pace) advance(c *Controller, call *Call) {
 	p.past[p.pasts%len(p.past)] = p.now
 	p.pasts++
 	if c.phase == Searching {
-		p.search(c, call)
+		p.search(c)
 		return
 	}
 	p.calls++
@@ -74,7 +74,7 @@ func (p *pace) advance(c *Controller, call *Call) {
 // search doubles the pace with every 8 calls, or with more if rejections are costly, but not
 // within the time in which a rejection would arrive. Before the first answer that is taken to be a second at most:
 // refusals are quick, answers need not be.
-func (p *pace) search(c *Controller, call *Call) {
+func (p *pace) search(c *Controller) {
 	if c.crowd.hold > 0 {
 		if c.crowd.hold--; c.crowd.hold == 0 { // the server has taken several at once
 			p.now = c.within(math.Max(p.now, 2*c.cfg.Start*c.meanCost))
@@ -87,9 +87,6 @@ func (p *pace) search(c *Controller, call *Call) {
 	}
 	if c.answer == 0 && delay == 0 {
 		delay = .2
-	}
-	if c.answer > 0 && float64(call.inFlight) > 4+1.3*p.now/c.meanCost*c.answer {
-		return // calls pile up: the server is slower than the pace
 	}
 	double := math.Max(1, c.sharing.quiet(8)) // calls
 	delay += c.sharing.lag()
