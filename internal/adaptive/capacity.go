@@ -1,6 +1,10 @@
 package adaptive
 
-import "math"
+import (
+	"cmp"
+	"math"
+	"slices"
+)
 
 // capacity bounds the calls in flight, and finds out whether the server does.
 //
@@ -224,5 +228,15 @@ func (k *capacity) rare() int {
 	if good < 24 || math.Pow(float64(above+1)/float64(good+1), float64(bad)) > byChance {
 		return 0
 	}
+	if k.spread() < 3 { // then a little more in flight says little
+		return 0
+	}
 	return int(least)
+}
+
+// spread returns how much the number in flight varied, without the extremes.
+func (k *capacity) spread() int32 {
+	all := slices.Clone(k.seen[:min(k.n, len(k.seen))])
+	slices.SortFunc(all, func(a, b sighting) int { return cmp.Compare(a.inFlight, b.inFlight) })
+	return all[len(all)*9/10].inFlight - all[len(all)/10].inFlight
 }
