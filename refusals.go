@@ -52,6 +52,9 @@ type tally struct {
 	burst  time.Duration
 	before int64
 
+	// Of granted and refused, the answers to calls that had been throttled before.
+	grantedAgain, refusedAgain int64
+
 	recent  float64 // share of the last answers that were throttled
 	learned int64   // number of throttled calls that the estimate of the gate is from
 	again   float64 // evidence that repeated calls are throttled more often than others, see repeated
@@ -78,7 +81,7 @@ func (t *tally) grant(since time.Duration) {
 // refuse counts a throttled call at now that concerns all calls, of one that left at since.
 func (t *tally) refuse(now, since time.Duration) {
 	if since >= t.burst {
-		t.burst, t.before = now, t.refused
+		t.burst, t.before = now, t.refused-t.refusedAgain
 	}
 	t.refused++
 	if t.recent += (1 - t.recent) / recentAnswers; t.recent > manyRefused {
@@ -132,12 +135,19 @@ const (
 	oftenHealed   = .25 // of these: it is worth while to repeat a call
 )
 
+// others returns how the server answered calls since the first throttled call of c, without those that
+// it had throttled before: five calls that are throttled for their own sake, one after the other,
+// would seem to show each other that the server throttles everybody.
+func (t *tally) others(c *refusedCall) (granted, refused float64) {
+	return float64(max(0, t.granted-t.grantedAgain-c.granted)), float64(max(0, t.refused-t.refusedAgain-c.refused-min(1, c.own)))
+}
+
 // repeated weighs the answer of the server to a repeated call of c.
 func (t *tally) repeated(c *refusedCall, throttled bool) {
 	if c.costs || c.below {
 		return
 	}
-	granted, refused := float64(t.granted-c.granted), float64(max(0, t.refused-c.refused-c.own))
+	granted, refused := t.others(c)
 	q := (refused + .5) / (granted + refused + 2)
 	p := max(repeatedShare, q)
 	t.healed -= t.healed / recentRepeats
@@ -154,8 +164,9 @@ type refusedCall struct {
 	n       int           // how many there were
 	own     int64         // of these, in the tally since the first
 	at      time.Duration // the last one
-	granted int64         // in the tally at the first
+	granted int64         // in the tally at the first, of calls that had not been throttled before
 	refused int64         // likewise, but those of the same burst
+	against int           // throttled calls that came after others had been accepted
 	alone   bool          // it was thought to be throttled for its own sake,
 	then    int64         // when so many throttled calls were in the tally
 	sure    bool          // because others were accepted
@@ -173,13 +184,13 @@ func (c *refusedCall) concernsOthers(t *tally) bool {
 	case c.alone && t.refused <= c.then:
 		return false // nothing was throttled since that is not alone
 	}
-	granted, refused := float64(t.granted-c.granted), float64(max(0, t.refused-c.refused-c.own))
+	granted, refused := t.others(c)
 	share := (refused + 1) / (granted + refused + 2)
 	chance := chanceOfRefusals
 	if c.costs {
 		chance = chanceOfLargeRefusals
 	}
-	return !c.apart(t) && math.Pow(share, float64(c.n)) > chance/max(1, float64(t.calls-t.alone)/fewRefused)
+	return !c.apart(t) && math.Pow(share, float64(c.against+1)) > chance/max(1, float64(t.calls-t.alone)/fewRefused)
 }
 
 // apart reports whether throttled calls such as c concern only themselves, see repeated.
@@ -191,14 +202,17 @@ func (c *refusedCall) apart(t *tally) bool {
 func (c *refusedCall) note(now, since time.Duration, t *tally, others bool) {
 	c.some = !others && c.apart(t)
 	if c.n > 0 && t.grantedSince > c.at {
+		c.against++
 		t.repeated(c, true)
 	}
 	if c.n++; c.n == 1 {
-		c.granted, c.refused = t.granted, t.refused
+		c.granted, c.refused = t.granted-t.grantedAgain, t.refused-t.refusedAgain
 		if since < t.burst {
 			c.refused = t.before
 		}
 		t.meet()
+	} else if others || c.some {
+		t.refusedAgain++
 	}
 	before := c.at
 	c.at = now
@@ -216,6 +230,7 @@ func (c *refusedCall) note(now, since time.Duration, t *tally, others bool) {
 		c.sure = true
 		t.alone++
 		t.refused -= c.own
+		t.refusedAgain -= max(0, c.own-1)
 		c.own = 0
 	}
 	c.alone, c.then = true, t.refused
@@ -247,5 +262,6 @@ func (g *Gate) concernsOthers(p *Permit, since time.Duration, c *refusedCall, be
 func (g *Gate) acceptedAgain(c *refusedCall) {
 	g.queue.Lock()
 	defer g.queue.Unlock()
+	g.tally.grantedAgain++
 	g.tally.repeated(c, false)
 }

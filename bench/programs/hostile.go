@@ -24,7 +24,9 @@ import (
 type hostile struct {
 	title string
 	bad   http.HandlerFunc
-	slow  bool // the name of the host is found only after 5 s
+
+	together bool // they are next to each other, at the beginning
+	slow     bool // the name of the host is found only after 5 s
 }
 
 // The limits that each program is given.
@@ -37,6 +39,7 @@ const (
 var hostiles = []hostile{
 	{title: "429", bad: status(429, "")},
 	{title: "429, `Retry-After: 1`", bad: status(429, "1")},
+	{title: "the same, one after the other", bad: status(429, "1"), together: true},
 	{title: "503", bad: status(503, "")},
 	{title: "503, `Retry-After: 1`", bad: status(503, "1")},
 	{title: "no header", bad: func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }},
@@ -93,8 +96,11 @@ func measureHostile(ctx context.Context, dir string, paths map[string]string) (s
 	cases := append([]hostile{{title: "none is bad"}}, hostiles...)
 	for _, h := range cases {
 		for _, bad := range []int{1, 5} {
-			if h.bad == nil {
+			switch {
+			case h.bad == nil:
 				bad = 0
+			case h.together && bad == 1:
+				continue
 			}
 			fmt.Fprintf(&b, "| %s | %d", h.title, bad)
 			for _, name := range hostileNames {
@@ -144,7 +150,11 @@ func (h hostile) run(ctx context.Context, dir string, args []string, sluice stri
 		fmt.Fprintf(&config, "url = %q\noutput = /dev/null\n", url)
 	}
 	for i := range goodOnes {
-		if i%(goodOnes/5) == 2 && bad > i/(goodOnes/5) {
+		apart := goodOnes / 5
+		if h.together {
+			apart = 1
+		}
+		if i%apart == 2%apart && bad > i/apart {
 			host := s.URL
 			if h.slow {
 				host = strings.Replace(s.URL, "127.0.0.1", fmt.Sprintf("slow%d.test", i), 1)

@@ -202,6 +202,9 @@ func (q *Queue) enter(now time.Duration, r *Request, w, place *Waiter) {
 	default:
 		q.pushBehind(now, place, w)
 	}
+	if r.Refused > 1 {
+		q.letOthersAsk(now, min(r.Refused, mostOthers)-1)
+	}
 	if w.listed {
 		q.hurry(now, w)
 	}

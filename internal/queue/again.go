@@ -16,6 +16,14 @@ import "time"
 //	            1 2 b c d                  a leaves, then 1, which is refused again
 //	1 is back   2 b 1 c d                  behind two now
 //
+// Five calls that are rejected again and again are all that the server sees, too, if the others came
+// later. A server that is asked by one call at a time then seems to reject everybody: a batch that
+// began with five bad addresses lost the 200 good ones. So from its second rejection on, k − 1 calls
+// that were not rejected before, up to 8, go behind the head before those that were.
+//
+//	3 is back   2 1 a b                    for the second time: a has not been rejected yet
+//	            2 a 1 3 b
+//
 // Those behind it wait for its slot as well, as if it had never left. That may be too long for
 // them, so it is a change of the queue.
 //
@@ -30,6 +38,9 @@ import "time"
 // mostAgain is the number of throttled calls, and about the number of those in line, that one looks
 // at for a place.
 const mostAgain = 1000
+
+// mostOthers is one more than the calls that go before those that were rejected.
+const mostOthers = 9
 
 // behindWhom returns the entry behind which a caller of r, which was rejected, goes, and the cost
 // ahead of it.
@@ -51,9 +62,41 @@ func (q *Queue) behindWhom(r *Request) (w *Waiter, ahead int64) {
 	return w, sum.value()
 }
 
+// letOthersAsk puts the first n calls that were not rejected before behind the head, if the head was.
+func (q *Queue) letOthersAsk(now time.Duration, n int) {
+	place := q.front
+	if place == nil || !place.again() || place.hasFlow() {
+		return
+	}
+	moved := false
+	next := place.next
+	for range mostAgain {
+		w := next
+		if w == nil || w.hasFlow() || n == 0 {
+			break
+		}
+		if next = w.next; w.again() || w.wake == nil { // a reservation has its time
+			continue
+		}
+		if w.prev != place {
+			q.remove(w)
+			q.link(place, w)
+			moved = true
+		}
+		place = w
+		n--
+	}
+	if moved {
+		q.failHopeless(now)
+	}
+}
+
+// again reports whether w was rejected before.
+func (w *Waiter) again() bool { return w.rare != nil && w.rare.refused > 0 }
+
 // refusedBefore reports whether w was rejected, and left no later than at first.
 func (w *Waiter) refusedBefore(first time.Duration) bool {
-	return w.rare != nil && w.rare.refused > 0 && w.rare.left <= first
+	return w.again() && w.rare.left <= first
 }
 
 // pushBehind adds w behind p, which is not the last one, and ends the waits that become hopeless

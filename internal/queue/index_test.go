@@ -76,6 +76,42 @@ func (q *indexed) joinBehind(p *Waiter) (ended int, err error) {
 	return len(want), nil
 }
 
+// letOthersAsk marks the head and one in three of those near it as rejected, and lets others go before
+// them. The error says that these do not have the order that a walk finds, or that others have ended.
+func (q *indexed) letOthersAsk() (ended int, err error) {
+	all := q.waiting()
+	n := 1 + q.rand.IntN(3)
+	var others, rest []*Waiter
+	for i, w := range all {
+		if i < 40 && (i == 0 || q.rand.IntN(3) == 0) {
+			w.more().refused = 1
+		}
+		switch {
+		case i == 0:
+		case len(others) < n && i <= mostAgain && !w.again() && w.wake != nil:
+			others = append(others, w)
+		default:
+			rest = append(rest, w)
+		}
+	}
+	order := slices.Concat(all[:1], others, rest)
+	var want []*Waiter
+	if !slices.Equal(order, all) {
+		want = q.hopelessOf(order)
+	}
+	q.Queue.letOthersAsk(q.now, n)
+	for _, w := range all {
+		if (w.state == failed) != slices.Contains(want, w) {
+			return 0, fmt.Errorf("others went before: an entry has failed: %v", w.state == failed)
+		}
+	}
+	q.all = q.waiting()
+	if left := slices.DeleteFunc(order, func(w *Waiter) bool { return w.state == failed }); !slices.Equal(left, q.all) {
+		return 0, errors.New("others went before in another order")
+	}
+	return len(want), nil
+}
+
 func (q *indexed) newcomer() *Waiter {
 	w := &Waiter{n: 1 + q.rand.Int64N(3)}
 	w.until = Forever
@@ -245,6 +281,13 @@ func TestQueue_Change_EndsThoseThatAWalkWouldEnd(t *testing.T) {
 		for i := range 3000 {
 			if all := q.waiting(); seed%2 == 1 && i%7 == 0 && len(all) > 0 {
 				n, err := q.joinBehind(all[q.rand.IntN(min(len(all), 40))])
+				if err != nil {
+					t.Fatalf("seed %d, step %d: %v", seed, i, err)
+				}
+				ended += n
+			}
+			if len(q.waiting()) > 0 && seed%2 == 1 && i%11 == 0 {
+				n, err := q.letOthersAsk()
 				if err != nil {
 					t.Fatalf("seed %d, step %d: %v", seed, i, err)
 				}

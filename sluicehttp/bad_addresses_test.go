@@ -1,0 +1,61 @@
+package sluicehttp_test
+
+import (
+	"fmt"
+	"net/http"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/sluicehttp"
+	"github.com/sluice-go/sluice/sluicetest"
+)
+
+// Five of 205 addresses of a server without a limit always answer 429 with a second to wait. Eight
+// workers get the other 200, also if the five come together, so that at first they are all that
+// the server is asked for: then all but three were lost after five minutes.
+func TestTransport_BadAddresses(t *testing.T) {
+	for _, bad := range [][]int64{{0, 1, 2, 3, 4}, {20, 21, 22, 23, 24}, {10, 50, 90, 130, 170}} {
+		t.Run(fmt.Sprint("from ", bad[0], " to ", bad[4]), func(t *testing.T) {
+			throttles := func(next http.Handler) http.Handler {
+				return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+					if slices.ContainsFunc(bad, func(n int64) bool { return r.URL.Path == fmt.Sprint("/", n) }) {
+						w.Header().Set("Retry-After", "1")
+						w.WriteHeader(http.StatusTooManyRequests)
+						return
+					}
+					next.ServeHTTP(w, r)
+				})
+			}
+			cfg := sluicehttp.Config{
+				Key:   func(r *http.Request) string { return r.URL.Host },
+				Retry: sluice.RetryPolicy{Attempts: 4, MaxElapsed: -1},
+			}
+			inWorld(t, cfg, layers(sluicetest.Delay(50*ms), throttles), func(w *world) {
+				var workers sync.WaitGroup
+				var next, last, lost atomic.Int64
+				for range 8 {
+					workers.Go(func() {
+						for n := next.Add(1) - 1; n < 205; n = next.Add(1) - 1 {
+							status, _, err := w.get(bg, fmt.Sprint("https://a.test/", n))
+							switch {
+							case slices.Contains(bad, n):
+							case status != http.StatusOK || err != nil:
+								lost.Add(1)
+							default:
+								last.Store(int64(w.now()))
+							}
+						}
+					})
+				}
+				workers.Wait()
+				if last := time.Duration(last.Load()); lost.Load() > 0 || last > 2*time.Minute {
+					t.Errorf("%d of 200 are lost, and the last one came after %v", lost.Load(), last)
+				}
+			})
+		})
+	}
+}
