@@ -140,7 +140,7 @@ type Learned struct {
 
 // String returns l in one line for people, such as
 //
-//	tracking: 19.4/s, 18.9/s proven, 20.3/s refuted (measured between throttled calls)
+//	tracking: 19.4/s, 18.9/s accepted, 20.3/s throttled (measured between throttled calls)
 //
 // The form may change.
 func (l Learned) String() string {
@@ -162,10 +162,10 @@ func (l Learned) String() string {
 		add("%s in flight", grouped(l.Concurrency))
 	}
 	if l.AcceptedRate > 0 {
-		add("%s proven", perSecond(l.AcceptedRate))
+		add("%s accepted", perSecond(l.AcceptedRate))
 	}
 	if l.ThrottledRate > 0 {
-		add("%s refuted", perSecond(l.ThrottledRate))
+		add("%s throttled", perSecond(l.ThrottledRate))
 	}
 	if l.Blocked {
 		add("blocked")

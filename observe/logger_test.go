@@ -73,7 +73,7 @@ func TestNewLogger_Lines(t *testing.T) {
 			{Kind: sluice.EventPaused, Gate: "g", Wait: time.Hour, Why: "429"},
 			{Kind: sluice.EventResumed, Gate: "g"},
 			{Kind: sluice.EventRetried, Gate: "g", Wait: time.Second, Attempt: 2, Err: errors.New("500")},
-			{Kind: sluice.EventLearned, Gate: "g", Reason: "first refusal", Why: "tracking: 19/s (first refusal)"},
+			{Kind: sluice.EventLearned, Gate: "g", Reason: "first throttled call", Why: "tracking: 19/s (first throttled call)"},
 			{Kind: "unknown", Gate: "g"},
 		} {
 			l(e)
@@ -88,7 +88,7 @@ func TestNewLogger_Lines(t *testing.T) {
 			"WARN gate paused gate=g wait=1h0m0s until=1h0m0s why=429",
 			"INFO gate resumed gate=g",
 			"INFO call to be retried gate=g attempt=2 wait=1s until=1s err=500",
-			"INFO limit learned gate=g now=tracking: 19/s (first refusal)",
+			"INFO limit learned gate=g now=tracking: 19/s (first throttled call)",
 			"DEBUG unknown gate=g",
 		)
 	})

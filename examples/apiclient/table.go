@@ -118,9 +118,9 @@ func found(gate result) string {
 	if gate.learned != nil {
 		fmt.Fprintf(&b, "Not told the rate, the gate learned: %v.\n", gate.learned)
 	} else {
-		b.WriteString("Not told the rate, the gate learned nothing: too little was refused.\n")
+		b.WriteString("Not told the rate, the gate learned nothing: too little was throttled.\n")
 	}
-	fmt.Fprintf(&b, "%.1f %% of its attempts were refused", gate.refused())
+	fmt.Fprintf(&b, "%.1f %% of its attempts were throttled", gate.refused())
 	if told := gate.told; told != nil && gate.Wall > 0 {
 		fmt.Fprintf(&b, "; it took %.2f s, a gate that is told the rate %.2f s: %.1f %% of the throughput",
 			gate.Wall, told.Wall, 100*told.Wall/gate.Wall)

@@ -37,20 +37,20 @@ func TestTableUnknown(t *testing.T) {
 	told, naive := example(1010, 0, 10), example(2000, 1000, 10)
 	gate := example(1000, 20, 12.5)
 	gate.told = &told
-	gate.learned = &sluice.Learned{Phase: "tracking", Pace: 97, AcceptedRate: 96, ThrottledRate: 101, Why: "measured between refusals"}
+	gate.learned = &sluice.Learned{Phase: "tracking", Pace: 97, AcceptedRate: 96, ThrottledRate: 101, Why: "measured between throttled calls"}
 	got := table(o, gate, &naive)
 	for _, want := range []string{
 		"                                       gate      told gate          naive\n",
 		"429s seen                                20              0          1,000\n",
-		"Not told the rate, the gate learned: tracking: 97/s, 96/s proven, 101/s refuted (measured between refusals).\n" +
-			"2.0 % of its attempts were refused; it took 12.50 s, a gate that is told the rate 10.00 s: 80.0 % of the throughput.\n",
+		"Not told the rate, the gate learned: tracking: 97/s, 96/s accepted, 101/s throttled (measured between throttled calls).\n" +
+			"2.0 % of its attempts were throttled; it took 12.50 s, a gate that is told the rate 10.00 s: 80.0 % of the throughput.\n",
 	} {
 		if !strings.Contains(got, want) {
 			t.Errorf("no %q in\n%s", want, got)
 		}
 	}
 	gate.told, gate.learned = nil, nil // interrupted
-	if got := table(o, gate, nil); !strings.Contains(got, "learned nothing: too little was refused.\n2.0 % of its attempts were refused.\n") {
+	if got := table(o, gate, nil); !strings.Contains(got, "learned nothing: too little was throttled.\n2.0 % of its attempts were throttled.\n") {
 		t.Errorf("table\n%s", got)
 	}
 }

@@ -24,9 +24,9 @@ const (
 )
 
 func (w Why) String() string {
-	return [...]string{"nothing was refused", "first refusal", "measured between refusals", "costly refusal",
-		"same number per window", "refused above a number in flight", "not refused above a number in flight",
-		"latency", "restored", "another unit is limited", "learned by another process", "granted before an incident"}[w]
+	return [...]string{"nothing was throttled", "first throttled call", "measured between throttled calls", "a throttled call was costly",
+		"same number per window", "throttled above a number in flight", "not throttled above a number in flight",
+		"latency", "restored", "another unit is limited", "learned by another process", "accepted before an incident"}[w]
 }
 
 func (p Phase) String() string {

@@ -246,7 +246,7 @@ func (c *caller) learned() []string {
 	var lines []string
 	c.transport.Stats(func(host string, s sluicehttp.Stats) bool {
 		if l := s.Learned; l != nil && l.Throttled > 0 {
-			lines = append(lines, fmt.Sprintf("%s refused %d calls; its limit, as far as is known: %v", host, l.Throttled, l))
+			lines = append(lines, fmt.Sprintf("%s throttled %d calls; its limit, as far as is known: %v", host, l.Throttled, l))
 		}
 		return len(lines) < mostLearned
 	})
