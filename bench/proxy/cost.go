@@ -33,6 +33,7 @@ const workers = 32
 func (o *options) cost(dir, binary string) error {
 	server := httptest.NewServer(http.HandlerFunc(answer))
 	defer server.Close()
+	defer server.CloseClientConnections() // some calls still wait
 	figures := []*figure{{front: &front{name: "no proxy", base: server.URL + "/"}}}
 	for _, start := range []func() (*front, error){
 		func() (*front, error) { return startBare(server.URL) },
