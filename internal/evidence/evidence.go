@@ -97,7 +97,7 @@ const (
 	mostRow     = 4                // unclear answers in a row that count
 	memory      = 256              // answers; then older ones count half
 
-	banSoon = 5 * time.Second // after a clear rejection
+	banSoon = 5 * time.Second // after a clear rejection; one that is overtaken comes a little later
 	mostBan = time.Minute
 
 	downSoon   = time.Second      // without a grant since the first unclear answer
@@ -281,7 +281,7 @@ func (j *Judge) down(now time.Duration) bool {
 // banned reports whether the server grants nothing for a while, because it rejected calls before. A call
 // alone may be forbidden, if others were granted since.
 func (j *Judge) banned(now time.Duration) bool {
-	return j.rejected > 0 && j.rowFrom-j.rejected <= banSoon && now-j.rowFrom <= mostBan &&
+	return j.rejected > 0 && (j.rowFrom-j.rejected).Abs() <= banSoon && now-j.rowFrom <= mostBan &&
 		(j.row > 1 || j.accepted < j.rejected)
 }
 

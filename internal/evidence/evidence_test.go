@@ -271,6 +271,15 @@ func TestJudge_Ban(t *testing.T) {
 		t.Error("a call that fails after another one was accepted is banned")
 	}
 
+	j = Judge{}
+	for now := range 3 {
+		unclear(&j, time.Duration(now+1)*s)
+	}
+	j.Rejected(20 * s)
+	if v := unclear(&j, 21*s); v == Refusal {
+		t.Error("what began long before a rejection is a ban because of it")
+	}
+
 	for _, tt := range []struct {
 		name     string
 		rejected time.Duration // 0: never

@@ -94,7 +94,7 @@ func (j *job) beginRecords() error {
 // endOfNoted returns where the last line of -jsonl ends whose item is in the log, of the lines up
 // to end. An item is written to -jsonl first, so if the program is killed between the two, its
 // line has none in the log. There is at most one, and it is the last. If the line before it is
-// not that of the last item in the log either, they are of different jobs, and it stays.
+// not that of the last item in the log either, they may be of different jobs, and it stays.
 func (j *job) endOfNoted(end int64) (int64, error) {
 	if j.log.Log == nil || end == 0 {
 		return end, nil
@@ -111,9 +111,6 @@ func (j *job) endOfNoted(end int64) (int64, error) {
 	begin, last, err := lineBefore(j.records, end)
 	if err != nil || last.Start == nil || last.Start.Equal(noted) {
 		return end, err
-	}
-	if begin == 0 && noted.IsZero() {
-		return 0, nil
 	}
 	_, previous, err := lineBefore(j.records, begin)
 	if err != nil || previous.Start == nil || !previous.Start.Equal(noted) {

@@ -148,7 +148,7 @@ func TestBinaryJSONL_KilledBeforeTheLog(t *testing.T) {
 	}{
 		{"all are noted", 3, 3, 4},
 		{"the last is not", 3, 2, 4},
-		{"the only one is not", 1, 0, 4},
+		{"the only one is not, or is of another job", 1, 0, 5},
 		{"nothing was done", 0, 0, 4},
 		{"the log is new", 3, 0, 7},
 	} {
