@@ -262,6 +262,8 @@ func (g *Gate) concernsOthers(p *Permit, since time.Duration, c *refusedCall, be
 func (g *Gate) acceptedAgain(c *refusedCall) {
 	g.queue.Lock()
 	defer g.queue.Unlock()
-	g.tally.grantedAgain++
+	if g.impaired.Load() { // else it was not counted among the others either
+		g.tally.grantedAgain++
+	}
 	g.tally.repeated(c, false)
 }

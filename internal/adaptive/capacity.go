@@ -43,6 +43,7 @@ type capacity struct {
 // A sighting is how many calls were in flight with one, and how it ended.
 type sighting struct {
 	inFlight int32
+	reply    int32 // its number
 	pace     float32
 	refused  bool
 }
@@ -132,7 +133,7 @@ func (k *capacity) see(c *Controller, call Call, refused bool) {
 	if c.phase == Searching || c.phase == Unlimited || refused && call.epoch != c.epoch {
 		return
 	}
-	s := sighting{call.inFlight, float32(call.pace), refused}
+	s := sighting{call.inFlight, int32(k.total), float32(call.pace), refused}
 	if refused {
 		k.rejected[k.rejects%len(k.rejected)] = s
 		k.rejects++
@@ -201,6 +202,7 @@ func (k *capacity) separate() (j float64, split, bad int) {
 const (
 	// byChance is the probability of rare, if there is a rate and not a cap, that is small enough.
 	byChance = 1e-4
+	turns    = 4   // so many times that number of calls ended since the first: else it may only have grown
 	asFast   = .97 // of the pace of rejected calls: faster calls find more in flight, cap or not
 )
 
@@ -211,9 +213,12 @@ func (k *capacity) rare() int {
 	if bad < 2 {
 		return 0
 	}
-	least, slowest := int32(math.MaxInt32), float32(math.Inf(1))
+	least, first, slowest := int32(math.MaxInt32), int32(math.MaxInt32), float32(math.Inf(1))
 	for _, s := range k.rejected[:bad] {
-		least, slowest = min(least, s.inFlight), min(slowest, s.pace)
+		least, first, slowest = min(least, s.inFlight), min(first, s.reply), min(slowest, s.pace)
+	}
+	if int(int32(k.total)-first) < turns*int(least) {
+		return 0
 	}
 	good, above := 0, 0
 	for _, s := range k.seen[:min(k.n, len(k.seen))] {
