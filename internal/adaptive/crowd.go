@@ -20,6 +20,12 @@ func (k *crowd) answered(c *Controller) {
 	c.latency = latency{round: c.latency.round + 1}
 }
 
+// begin begins the search, at twice the first pace: the server has accepted several calls at the same time.
+func (k *crowd) begin(c *Controller) {
+	k.hold = 0
+	c.pace.now = c.within(math.Max(c.pace.now, 2*c.cfg.Start*c.meanCost))
+}
+
 // crowded begins a search after the first rejection of a controller that had no pace.
 //
 // # What does the first rejection of a crowd say?
@@ -90,9 +96,8 @@ func (k *crowd) measure(c *Controller, call Call) {
 		return
 	}
 	k.first, k.mean = part{took, granted}, granted/(call.sent-c.ledger.start.at)
-	if c.blockage.told { // it has taken several at once, and need not show it again
-		k.hold = 0
-		c.pace.now = c.within(math.Max(c.pace.now, 2*c.cfg.Start*c.meanCost))
+	if c.blockage.told {
+		k.begin(c)
 	}
 }
 
@@ -102,19 +107,13 @@ func (k *crowd) explains(c *Controller, most float64) float64 {
 	if k.first.granted == 0 || c.sharing.peers > 1 {
 		return 0
 	}
-	low, high := 0., most
-	for range 24 {
-		rate := (low + high) / 2
-		if c.cycles.burst(rate)+c.meanCost/2 > k.first.granted-rate*k.first.took { // calls come in units
-			low = rate
-		} else {
-			high = rate
-		}
-	}
-	if high < overWindow*k.mean || high == most {
+	rate := bisect(most, func(rate float64) bool {
+		return c.cycles.burst(rate)+c.meanCost/2 > k.first.granted-rate*k.first.took // calls come in units
+	})
+	if rate < overWindow*k.mean || rate == most {
 		return 0
 	}
-	return high
+	return rate
 }
 
 const (

@@ -84,9 +84,14 @@ func (k *cycles) burst(rate float64) float64 { return k.past[1-k.next].burst(rat
 
 // faster returns the rate, at most most, at which a bucket that holds burst explains the last cycle.
 func (k *cycles) faster(burst, most float64) float64 {
+	return bisect(most, func(rate float64) bool { return k.burst(rate) > burst })
+}
+
+// bisect returns the lowest rate, at most most, that is not too low.
+func bisect(most float64, tooLow func(rate float64) bool) float64 {
 	low, high := 0., most
 	for range 24 {
-		if rate := (low + high) / 2; k.burst(rate) > burst {
+		if rate := (low + high) / 2; tooLow(rate) {
 			low = rate
 		} else {
 			high = rate

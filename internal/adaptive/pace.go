@@ -76,8 +76,8 @@ func (p *pace) advance(c *Controller, call *Call) {
 // refusals are quick, answers need not be.
 func (p *pace) search(c *Controller) {
 	if c.crowd.hold > 0 {
-		if c.crowd.hold--; c.crowd.hold == 0 { // the server has taken several at once
-			p.now = c.within(math.Max(p.now, 2*c.cfg.Start*c.meanCost))
+		if c.crowd.hold--; c.crowd.hold == 0 {
+			c.crowd.begin(c)
 		}
 		return
 	}

@@ -39,8 +39,8 @@ import "time"
 // at for a place.
 const mostAgain = 1000
 
-// mostOthers is one more than the calls that go before those that were rejected.
-const mostOthers = 9
+// mostOthers is the number of calls that one lets go before those that were rejected, at most.
+const mostOthers = 8
 
 // behindWhom returns the entry behind which a caller of r, which was rejected, goes, and the cost
 // ahead of it.
