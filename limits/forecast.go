@@ -3,8 +3,8 @@ package limits
 import "time"
 
 // A Forecaster is a Limiter of this process that can say in advance when it will admit calls, provided
-// that nobody else uses it and it does not change. sluice.Gate.Estimate needs it. The limits of leaky and window are
-// Forecasters.
+// that no other caller uses it and that it does not change. sluice.Gate.Estimate uses it. The limits of
+// packages leaky and window are Forecasters.
 type Forecaster interface {
 	Limiter
 

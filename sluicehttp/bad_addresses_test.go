@@ -20,16 +20,9 @@ import (
 func TestTransport_BadAddresses(t *testing.T) {
 	for _, bad := range [][]int64{{0, 1, 2, 3, 4}, {20, 21, 22, 23, 24}, {10, 50, 90, 130, 170}} {
 		t.Run(fmt.Sprint("from ", bad[0], " to ", bad[4]), func(t *testing.T) {
-			throttles := func(next http.Handler) http.Handler {
-				return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-					if slices.ContainsFunc(bad, func(n int64) bool { return r.URL.Path == fmt.Sprint("/", n) }) {
-						w.Header().Set("Retry-After", "1")
-						w.WriteHeader(http.StatusTooManyRequests)
-						return
-					}
-					next.ServeHTTP(w, r)
-				})
-			}
+			throttles := sluicetest.When(func(_ int, r *http.Request) bool {
+				return slices.ContainsFunc(bad, func(n int64) bool { return r.URL.Path == fmt.Sprint("/", n) })
+			}, sluicetest.Status(http.StatusTooManyRequests, "Retry-After: 1"))
 			cfg := sluicehttp.Config{
 				Key:   func(r *http.Request) string { return r.URL.Host },
 				Retry: sluice.RetryPolicy{Attempts: 4, MaxElapsed: -1},

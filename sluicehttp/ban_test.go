@@ -25,7 +25,7 @@ func TestBan(t *testing.T) {
 				b.mu.Lock()
 				banned := time.Now().Before(b.until)
 				b.mu.Unlock()
-				if banned || r.URL.Path == "/forbidden" {
+				if banned {
 					w.WriteHeader(http.StatusForbidden)
 					return
 				}
@@ -47,7 +47,7 @@ func TestBan(t *testing.T) {
 		}
 	}
 	limit := sluicetest.Enforce(sluicetest.Limit{Count: 20, Per: time.Second, Burst: 20})
-	inWorld(t, sluicehttp.Config{}, layers(firewall(new(ban)), limit), func(w *world) {
+	inWorld(t, sluicehttp.Config{}, layers(sluicetest.Path("/forbidden", sluicetest.Status(http.StatusForbidden)), firewall(new(ban)), limit), func(w *world) {
 		var wg sync.WaitGroup
 		var mu sync.Mutex
 		lost := 0

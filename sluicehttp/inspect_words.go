@@ -7,10 +7,7 @@ import (
 	"strings"
 )
 
-const (
-	mostWords = 4 << 10 // bytes: who throttles says so at the beginning, if not in its title
-	leastPart = http.StatusInternalServerError
-)
+const mostWords = 4 << 10 // bytes: who throttles says so at the beginning, if not in its title
 
 // tooManyWords are the words for too many calls in errors of servers that are not known, in lower
 // case and with blanks for underscores and hyphens.
@@ -27,6 +24,8 @@ var tooManyWords = []string{
 	"request rate threshold exceeded", "request limit reached", "reduce your request rate",
 }
 
+var blanks = strings.NewReplacer("_", " ", "-", " ")
+
 // longWords are those for a limit that ends in hours at the earliest.
 var longWords = []string{"daily", "per day", "24 hour", "monthly", "per month"}
 
@@ -37,20 +36,20 @@ func inWords(a *answer) {
 		return // a maker has said more
 	}
 	text := a.peek()
-	words := strings.NewReplacer("_", " ", "-", " ").Replace(strings.ToLower(string(text[:min(len(text), mostWords)])))
+	words := blanks.Replace(strings.ToLower(string(text[:min(len(text), mostWords)])))
 	within := func(s string) bool { return strings.Contains(words, s) }
 	if !slices.ContainsFunc(tooManyWords, within) || slices.ContainsFunc(longWords, within) {
 		return
 	}
 	a.throttled("the body says so")
-	a.partly = a.resp.StatusCode >= leastPart
+	a.partly = a.resp.StatusCode >= 500
 }
 
-// wordy reports whether resp is an error whose text inWords reads: a 429 needs no words, and what is
-// missing or not allowed is not throttled.
+// wordy reports whether resp is an error whose text inWords reads: what is missing or not allowed is
+// not throttled.
 func wordy(resp *http.Response, kind string) bool {
 	switch resp.StatusCode {
-	case http.StatusUnauthorized, http.StatusNotFound, http.StatusMethodNotAllowed, http.StatusGone, http.StatusTooManyRequests, 529:
+	case http.StatusUnauthorized, http.StatusNotFound, http.StatusMethodNotAllowed, http.StatusGone:
 		return false
 	}
 	return kind == "text/html" || kind == "text/plain" || jsonError(resp, kind)
