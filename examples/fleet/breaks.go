@@ -81,8 +81,9 @@ func (w *running) end(end func(*child)) {
 	<-w.read
 }
 
-// killWorker kills the worker that has most items, the oldest of those, unless it is the
-// last or there are no items, and plans the next kill.
+// killWorker kills the worker that has most items, the oldest of those, and plans the next kill.
+// It waits while that worker is the last, or has items for less than half of its goroutines, because
+// it may be done with those before the signal arrives.
 func (f *fleet) killWorker() {
 	most, which := 0, 0
 	for i, w := range f.workers {
@@ -90,7 +91,7 @@ func (f *fleet) killWorker() {
 			most, which = held, i
 		}
 	}
-	if most == 0 || len(f.workers) < 2 {
+	if most < (f.goroutines+1)/2 || len(f.workers) < 2 {
 		f.after(100*time.Millisecond, f.killWorker)
 		return
 	}
