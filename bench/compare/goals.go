@@ -119,7 +119,7 @@ func (g grows) of(s *results.Speed, k results.Key) (verdict, bool) {
 	k.Case = g.first
 	first, known := s.Median(k, "ns/op")
 	return verdict{
-		wanted:  fmt.Sprintf("%s ≤ %.4g × what it takes with %s", g.library, g.most, g.first),
+		wanted:  fmt.Sprintf("%s ≤ %.4g × its cost with %s", g.library, g.most, g.first),
 		got:     fmt.Sprintf("%.2f ×", n/first),
 		reached: n <= g.most*first,
 	}, ok && known

@@ -99,7 +99,7 @@ func rival(name string, rivals []results.Cell) results.Cell {
 }
 
 var priceGoals = []priceGoal{
-	{"delivers what the best rival does, less 0.5 %", false, func(results.Cell) bool { return true }, func(c results.Cell, rivals []results.Cell) (string, bool) {
+	{"delivers as much as the best rival, less 0.5 %", false, func(results.Cell) bool { return true }, func(c results.Cell, rivals []results.Cell) (string, bool) {
 		best := 0.0
 		for _, r := range rivals {
 			best = max(best, r.Ratio())

@@ -92,7 +92,7 @@ var hostileArgs = map[string][]string{
 func measureHostile(ctx context.Context, dir string, paths map[string]string) (string, error) {
 	var b strings.Builder
 	fmt.Fprintf(&b, "machine: %s  \nmeasured: %s, `go run ./bench/programs -hostile`\n\n", machine.Describe(), time.Now().UTC().Format("2006-01-02 15:04 UTC"))
-	b.WriteString("| what bad addresses do | how many | " + strings.Join(hostileNames, " | ") + " |\n| --- | ---" + strings.Repeat(" | ---", len(hostileNames)) + " |\n")
+	b.WriteString("| the bad addresses | how many | " + strings.Join(hostileNames, " | ") + " |\n| --- | ---" + strings.Repeat(" | ---", len(hostileNames)) + " |\n")
 	cases := append([]hostile{{title: "none is bad"}}, hostiles...)
 	for _, h := range cases {
 		for _, bad := range []int{1, 5} {
