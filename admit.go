@@ -181,7 +181,7 @@ func (p *path) behind(n int64) (b behind) {
 		g.queue.Lock()
 		calls := max(0, int64(g.queue.Len())-1)
 		cost := max(0, g.queue.Weight()-n)
-		limit, left := g.concurrency, g.concurrency-g.inFlight()-g.concurrencyUnit.of(n)
+		limit, left := g.room.limit, g.room.limit-g.room.used()-g.room.unit.of(n)
 		g.queue.Unlock()
 		if g.rateUnit != Cost { // then the queue adds up calls
 			cost = calls * min(n, mostCost)
@@ -189,7 +189,7 @@ func (p *path) behind(n int64) (b behind) {
 		b.calls, b.cost = b.calls+calls, b.cost+min(cost, mostCost)
 		switch {
 		case limit == 0:
-		case g.concurrencyUnit == Cost:
+		case g.room.unit == Cost:
 			room.cost = min(room.cost, max(0, left))
 		default:
 			room.calls = min(room.calls, max(0, left))
@@ -216,12 +216,12 @@ func commit(ctx context.Context, t queue.Turn, p []*Gate) (refuses *Gate, wait q
 		if err == nil {
 			wait = (*admitter)(g).demand(g.queue.Now(), t.N, g.costsOf(ctx))
 		}
-		if err == nil && wait.For == 0 && !(*admitter)(g).takeRoom(t.N) {
+		if err == nil && wait.For == 0 && !g.room.take(t.N) {
 			wait.For = queue.Forever // a call without the lock took the last place
 		}
 		if err != nil || wait.For > 0 {
 			for _, g := range p[:i] {
-				(*admitter)(g).returnRoom(t.N)
+				g.room.giveBack(t.N)
 			}
 			return g, wait, err
 		}

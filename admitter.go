@@ -1,12 +1,10 @@
 package sluice
 
 import (
-	"math"
 	"slices"
 	"time"
 
 	"github.com/sluice-go/sluice/internal/contend"
-	"github.com/sluice-go/sluice/internal/flight"
 	"github.com/sluice-go/sluice/internal/queue"
 	"github.com/sluice-go/sluice/internal/sat"
 	"github.com/sluice-go/sluice/internal/schedule"
@@ -27,37 +25,14 @@ type admitter Gate
 
 // Admit implements queue.Admitter: it takes from all limits or from none.
 func (r *admitter) Admit(now, due time.Duration, n int64) time.Duration {
-	if !r.takeRoom(n) {
+	if !r.room.take(n) {
 		return queue.Forever
 	}
 	wait := r.depart(now, due, n, nil)
 	if wait > 0 {
-		r.returnRoom(n)
+		r.room.giveBack(n)
 	}
 	return wait
-}
-
-// takeRoom takes the room for n in flight, if there is room. It does so in one step:
-// a call that is granted without the lock may take the last place in between, see
-// Gate.admitUnlocked.
-func (r *admitter) takeRoom(n int64) bool {
-	if r.concurrencyUnit != Cost {
-		return r.flight.Add(r.places())
-	}
-	if !r.room(n) || !r.flight.Add(flight.Most) {
-		return false
-	}
-	r.cost.Add(n)
-	return true
-}
-
-// returnRoom undoes takeRoom. The lock was held since: a caller that found no room
-// meanwhile asks again under the lock before it waits.
-func (r *admitter) returnRoom(n int64) {
-	r.flight.End()
-	if r.concurrencyUnit == Cost {
-		r.cost.Add(-n)
-	}
 }
 
 // depart lets n with costs, which has taken its room, start at now and returns 0, or returns how
@@ -68,7 +43,7 @@ func (r *admitter) depart(now, due time.Duration, n int64, costs Costs) time.Dur
 	}
 	w, braked := want{n: n, costs: costs}, r.brakes.any()
 	if braked {
-		w.inFlight = r.flight.Calls() - 1 // n has taken its room
+		w.inFlight = r.room.calls.Calls() - 1 // n has taken its room
 		if wait := r.brakes.demand(now, w); wait > 0 {
 			return max(wait, r.schedule.Wait(now, 0))
 		}
@@ -89,40 +64,23 @@ func (r *admitter) depart(now, due time.Duration, n int64, costs Costs) time.Dur
 	return 0
 }
 
-// room reports whether n may be in flight.
-func (r *admitter) room(n int64) bool {
-	most := r.concurrency
-	if most == 0 {
-		most = math.MaxInt64
-	}
-	return r.concurrencyUnit.of(n) <= most-(*Gate)(r).inFlight()
-}
-
-// places returns how many calls may be in flight, as far as a flight.Counter can count.
-func (r *admitter) places() int64 {
-	if r.concurrency == 0 {
-		return flight.Most
-	}
-	return min(r.concurrency, flight.Most)
-}
-
 // demand returns how long n with costs, a call that wants to start, waits at the head of the queue.
 // A call that waits uses the gate as one that starts does: its groups keep telling it its share.
 func (r *admitter) demand(now time.Duration, n int64, costs Costs) queue.Wait {
 	if r.peering != nil {
 		r.peering.use(n, costs)
 	}
-	return r.waitFor(now, n, r.brakes.demand(now, want{n, costs, r.flight.Calls()}))
+	return r.waitFor(now, n, r.brakes.demand(now, want{n, costs, r.room.calls.Calls()}))
 }
 
 // peek is demand for somebody who only looks.
 func (r *admitter) peek(now time.Duration, n int64) queue.Wait {
-	braked, _ := r.brakes.peek(now, r.flight.Calls())
+	braked, _ := r.brakes.peek(now, r.room.calls.Calls())
 	return r.waitFor(now, n, braked)
 }
 
 func (r *admitter) waitFor(now time.Duration, n int64, braked time.Duration) queue.Wait {
-	if !r.room(n) {
+	if !r.room.has(n) {
 		return queue.Wait{For: queue.Forever}
 	}
 	wait := queue.Surely(r.schedule.Wait(now, 0))
@@ -144,7 +102,7 @@ func (r *admitter) Unit() float64 { return r.schedule.Unit() }
 
 // refuse implements queue.Config.Refuse.
 func (r *admitter) refuse(n int64) error {
-	if r.concurrency > 0 && r.concurrencyUnit.of(n) > r.concurrency {
+	if r.room.never(n) {
 		return limits.ErrTooLarge
 	}
 	return nil
@@ -158,7 +116,7 @@ func (r *admitter) giveUp(now, patience time.Duration) error {
 	}
 	if r.learner.blockedFor(now) > patience {
 		// One call must go on asking whether it is over.
-		if wait := r.learner.peek(now, r.flight.Calls()); wait > 0 {
+		if wait := r.learner.peek(now, r.room.calls.Calls()); wait > 0 {
 			return &pausedError{wait, r.queue.Time(sat.Add(now, wait)), "the server refuses all calls"}
 		}
 	}
@@ -273,7 +231,7 @@ func (r *admitter) Close() (asleep int) {
 
 // countPassed counts the calls, of cost 1, that were granted without the lock.
 func (g *Gate) countPassed() {
-	n := uint64(g.flight.Passed())
+	n := uint64(g.room.calls.Passed())
 	g.granted += n
 	g.sent += n
 }
@@ -281,11 +239,11 @@ func (g *Gate) countPassed() {
 // Open implements queue.Latch: it reports whether calls may be granted without the
 // lock.
 func (r *admitter) Open(int) bool {
-	if r.ask != nil && r.direct == nil || r.concurrencyUnit == Cost || r.brakes.any() || r.peering != nil {
+	if r.ask != nil && r.direct == nil || r.room.unit == Cost || r.brakes.any() || r.peering != nil {
 		return false
 	}
 	next, interval, ok := r.schedule.Plain()
-	return ok && r.lane.Open(next, interval, r.places())
+	return ok && r.lane.Open(next, interval, r.room.places())
 }
 
 // # Admission without the lock
@@ -317,7 +275,7 @@ func (g *Gate) admitUnlocked() (now time.Duration, v schedule.Verdict) {
 		switch {
 		case v != schedule.Leave:
 			return now, v
-		case !g.flight.AddUnlocked(slots.Places()):
+		case !g.room.calls.AddUnlocked(slots.Places()):
 			return now, schedule.Ask
 		case slots.Take(next, now):
 			return now, v
@@ -329,6 +287,6 @@ func (g *Gate) admitUnlocked() (now time.Duration, v schedule.Verdict) {
 
 // loseSlot returns the place of a call whose slot another call took.
 func (g *Gate) loseSlot() {
-	g.flight.UncountPassed()
+	g.room.calls.UncountPassed()
 	g.vacate()
 }

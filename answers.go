@@ -80,7 +80,7 @@ func (g *Gate) weigh(since time.Duration) (refused, together bool) {
 	defer g.queue.Unlock()
 	now := g.queue.Now()
 	g.impaired.Store(true) // so that accepts count
-	early := int64(g.granted)-g.flight.Calls() < earlyAnswers
+	early := int64(g.granted)-g.room.calls.Calls() < earlyAnswers
 	verdict, together := g.evidence.Unclear(now, since, early)
 	switch verdict {
 	case evidence.Crowded:
@@ -261,7 +261,7 @@ func (g *Gate) noteAnswer(p *Permit, outcome adaptive.Outcome) (news *Event) {
 		g.learner.ended(&call, adaptive.Reply{Outcome: outcome})
 		g.forgetLearned()
 	} else {
-		g.ramp = g.ramp.answer(p.since, outcome == adaptive.Granted, (*admitter)(g).places())
+		g.ramp = g.ramp.answer(p.since, outcome == adaptive.Granted, g.room.places())
 	}
 	return g.changedMind(now)
 }
@@ -269,7 +269,7 @@ func (g *Gate) noteAnswer(p *Permit, outcome adaptive.Outcome) (news *Event) {
 // ending returns the call of p, which may be nil, that left at since and has ended now. It ends
 // the record of the call.
 func (g *Gate) ending(p *Permit, now, since time.Duration) ending {
-	e := ending{now: now, since: since, n: 1, inFlight: g.flight.Calls() - 1}
+	e := ending{now: now, since: since, n: 1, inFlight: g.room.calls.Calls() - 1}
 	if p != nil {
 		e.n, e.delta, e.costs, e.actual = p.n, p.delta, p.costs(), p.actual()
 		e.charges = g.departures.end(p.departure)

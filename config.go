@@ -118,22 +118,21 @@ func newGate(cfg Config) (*Gate, error) {
 		return nil, err
 	}
 	g := &Gate{
-		name:            cfg.Name,
-		semaphore:       cfg.Semaphore,
-		ways:            ways{parent: cfg.Parent},
-		observer:        cfg.Observer,
-		observed:        cfg.Observer != nil || cfg.Parent != nil && cfg.Parent.observed,
-		concurrencyUnit: cmp.Or(cfg.ConcurrencyUnit, Calls),
-		rateUnit:        cmp.Or(cfg.RateUnit, Calls),
-		maxWaiting:      cfg.MaxWaiting,
-		lifetime:        lifetime{drained: make(chan struct{})},
-		concurrency:     cfg.Concurrency,
-		rate:            cfg.Rate,
-		adaptive:        cfg.Adaptive,
-		refusedBy:       cfg.IsThrottle,
-		schedule:        *s,
-		brakes:          brakes{budget: newBudget(cfg.RetryBudget)},
+		name:       cfg.Name,
+		semaphore:  cfg.Semaphore,
+		ways:       ways{parent: cfg.Parent},
+		observer:   cfg.Observer,
+		observed:   cfg.Observer != nil || cfg.Parent != nil && cfg.Parent.observed,
+		rateUnit:   cmp.Or(cfg.RateUnit, Calls),
+		maxWaiting: cfg.MaxWaiting,
+		lifetime:   lifetime{drained: make(chan struct{})},
+		rate:       cfg.Rate,
+		adaptive:   cfg.Adaptive,
+		refusedBy:  cfg.IsThrottle,
+		schedule:   *s,
+		brakes:     brakes{budget: newBudget(cfg.RetryBudget)},
 	}
+	g.room.limit, g.room.unit = cfg.Concurrency, cmp.Or(cfg.ConcurrencyUnit, Calls)
 	g.peering = newPeering(g)
 	for _, l := range cfg.Limits {
 		l.Unit = cmp.Or(l.Unit, Cost)
@@ -204,7 +203,7 @@ func (cfg *Config) check() error {
 // shareUnit returns the unit of the shares of the children of g.
 func (g *Gate) shareUnit() Unit {
 	for ; g != nil; g = g.parent {
-		if g.rateUnit == Cost || g.concurrencyUnit == Cost || slices.ContainsFunc(g.limits, func(l Limit) bool { return l.Unit == Cost }) {
+		if g.rateUnit == Cost || g.room.unit == Cost || slices.ContainsFunc(g.limits, func(l Limit) bool { return l.Unit == Cost }) {
 			return Cost
 		}
 	}

@@ -130,13 +130,13 @@ func (g *Gate) prospects(n int64, call ExpectedCall) (p prospects) {
 	if f := g.schedule.Forecast(now); f != nil {
 		p.add(f, limits.ByRate, g.rateUnit)
 	}
-	if g.concurrency > 0 && p.hold > 0 {
-		p.add(inFlightFor(p.hold, g.concurrency, g.inFlight()), limits.ByConcurrency, g.concurrencyUnit)
+	if g.room.limit > 0 && p.hold > 0 {
+		p.add(inFlightFor(p.hold, g.room.limit, g.room.used()), limits.ByConcurrency, g.room.unit)
 	}
 	calls := int64(sat.Add(time.Duration(p.waiting), time.Duration(n)))
 	var on [mostBrakes]brake
 	for _, b := range g.brakes.on(on[:0]) {
-		o := b.forecast(prospect{now, calls, g.flight.Calls(), p.hold, call})
+		o := b.forecast(prospect{now, calls, g.room.calls.Calls(), p.hold, call})
 		if p.limits = append(p.limits, o.limits...); o.unclear {
 			p.unknown = cmp.Or(p.unknown, b.cause())
 		}

@@ -52,31 +52,29 @@ type Gate struct {
 	ways
 	hold flight.Hold
 
-	name                      string
-	observer                  Observer // or nil
-	semaphore                 limits.Semaphore
-	concurrencyUnit, rateUnit Unit
-	maxWaiting                int
-	adaptive                  Adaptive
-	refusedBy                 func(error) (bool, time.Duration) // Config.IsThrottle
+	name       string
+	observer   Observer // or nil
+	semaphore  limits.Semaphore
+	rateUnit   Unit
+	maxWaiting int
+	adaptive   Adaptive
+	refusedBy  func(error) (bool, time.Duration) // Config.IsThrottle
 
 	behind queue.Behind
 	flow   queue.Flow // its share of the parent
 	lifetime
 
 	// Guarded by the queue's lock, as what the types say from here on.
-	concurrency int64 // 0: no limit
-	rate        Rate  // as configured
-	schedule    schedule.Schedule
-	why         string // of the pause
-	held        held
+	rate     Rate // as configured
+	schedule schedule.Schedule
+	why      string // of the pause
+	held     held
 	brakes
 	answersSeen
 	kin       kinship   // guarded by the lock of account
 	borrowers list.List // when each caller came that waits for Config.Semaphore, in this order
 
-	flight flight.Counter // calls in flight
-	cost   atomic.Int64   // their cost, if concurrency counts that
+	room room
 
 	counters
 }
@@ -281,7 +279,7 @@ func (g *Gate) finish(since time.Duration) {
 // vacate returns a place in flight. It takes the lock only if a caller waits for
 // it, or Shutdown does.
 func (g *Gate) vacate() {
-	g.flight.End()
+	g.room.calls.End()
 	if g.queue.Busy() {
 		g.queue.Lock()
 		g.queue.Advance(g.queue.Now())
@@ -327,7 +325,7 @@ func (g *Gate) SetConcurrency(limit int64) error {
 		return fmt.Errorf("sluice: negative concurrency %d", limit)
 	}
 	g.queue.Change(func(now time.Duration) {
-		g.concurrency = limit
+		g.room.limit = limit
 		g.learner.bound(now)
 		g.queue.Recheck()
 	})
@@ -418,7 +416,7 @@ func (g *Gate) Shutdown(ctx context.Context) error {
 // checkDrained is called with the queue locked when the gate was closed or a call
 // ended.
 func (g *Gate) checkDrained() {
-	if g.flight.Calls() > 0 || g.queue.Closed() == nil {
+	if g.room.calls.Calls() > 0 || g.queue.Closed() == nil {
 		return
 	}
 	select {
@@ -426,14 +424,6 @@ func (g *Gate) checkDrained() {
 	default:
 		close(g.drained)
 	}
-}
-
-// inFlight returns the amount in flight, in the unit of the concurrency limit.
-func (g *Gate) inFlight() int64 {
-	if g.concurrencyUnit == Cost {
-		return g.cost.Load()
-	}
-	return g.flight.Calls()
 }
 
 // refuse counts and reports the refusal of a call of cost n with err, and returns err

@@ -39,9 +39,9 @@ func TestLane_PlacesAreTakenOnce(t *testing.T) {
 				return
 			default:
 			}
-			if g.flight.AddUnlocked(places) {
-				g.flight.UncountPassed()
-				g.flight.End()
+			if g.room.calls.AddUnlocked(places) {
+				g.room.calls.UncountPassed()
+				g.room.calls.End()
 			}
 		}
 	})
@@ -49,10 +49,10 @@ func TestLane_PlacesAreTakenOnce(t *testing.T) {
 		g.queue.Lock()
 		now := g.queue.Now()
 		if r.Admit(now, now, 1) == 0 {
-			if g.flight.Calls() > places {
+			if g.room.calls.Calls() > places {
 				over++
 			}
-			g.flight.End()
+			g.room.calls.End()
 		}
 		g.queue.Unlock()
 	}
@@ -61,7 +61,7 @@ func TestLane_PlacesAreTakenOnce(t *testing.T) {
 	if over > 0 {
 		t.Errorf("%d times there were more in flight than places", over)
 	}
-	if n := g.flight.Calls(); n != 0 {
+	if n := g.room.calls.Calls(); n != 0 {
 		t.Errorf("afterwards %d in flight", n)
 	}
 }
@@ -76,7 +76,7 @@ func TestLane_LosingTheSlotDrainsTheGate(t *testing.T) {
 	}
 	slots := g.lane.Slots()
 	next, now, v := slots.Look(g.queue.Epoch())
-	if v != schedule.Leave || !g.flight.AddUnlocked(slots.Places()) {
+	if v != schedule.Leave || !g.room.calls.AddUnlocked(slots.Places()) {
 		t.Fatal("an idle gate lets no call through")
 	}
 	g.Close()
@@ -123,7 +123,7 @@ func TestLane_OneLimitWithAndWithoutTheLock(t *testing.T) {
 	if n := most.Load(); n > 1 {
 		t.Errorf("%d in flight, the limit is 1", n)
 	}
-	if n := g.inFlight(); n != 0 {
+	if n := g.room.used(); n != 0 {
 		t.Errorf("afterwards %d in flight", n)
 	}
 }
@@ -337,7 +337,7 @@ func TestLane_LostSlotIsNotGranted(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !g.flight.AddUnlocked(1) {
+	if !g.room.calls.AddUnlocked(1) {
 		t.Fatal("no place")
 	}
 	g.PauseUntil(time.Now().Add(time.Hour), "test") // closes the lane for longer than the test

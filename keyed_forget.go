@@ -70,7 +70,7 @@ func (g *Gate) asNew(pressed bool) bool {
 // waits, it is a parent, or it is closed (a new one would be open). The queue must be
 // locked.
 func (g *Gate) inUse() bool {
-	return g.children.Load() > 0 || g.flight.Calls() > 0 || g.queue.Len() > 0 || g.queue.Closed() != nil
+	return g.children.Load() > 0 || g.room.calls.Calls() > 0 || g.queue.Len() > 0 || g.queue.Closed() != nil
 }
 
 // A sharedLimiter counts the gates of a Keyed that have one limiter in Config.Limits.

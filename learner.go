@@ -199,7 +199,7 @@ func (g *Gate) opens() time.Duration {
 	g.queue.Lock()
 	defer g.queue.Unlock()
 	now := g.queue.Now()
-	wait, _ := g.brakes.peek(now, g.flight.Calls())
+	wait, _ := g.brakes.peek(now, g.room.calls.Calls())
 	return sat.Add(now, wait)
 }
 
@@ -251,16 +251,8 @@ func (g *Gate) learningConfig() adaptive.Config {
 		Unlimited: !a.searches() && g.rate.Count == 0,
 		Clock:     begin.Sub(begin.Truncate(time.Hour)),
 	}
-	cfg.MaxConcurrency = g.mostCalls()
+	cfg.MaxConcurrency = g.room.mostCalls()
 	return cfg
-}
-
-// mostCalls returns how many calls may be in flight as configured, 0 if that is not bounded.
-func (g *Gate) mostCalls() int {
-	if g.concurrencyUnit != Calls {
-		return 0
-	}
-	return int(min(g.concurrency, math.MaxInt32))
 }
 
 // hertz returns r in units per second, 0 if there is no rate.
@@ -384,7 +376,7 @@ func (l *learner) bound(now time.Duration) {
 	if l.unit != l.gate.rateUnit { // it began without a rate, and counts calls
 		rate = 0
 	}
-	l.controller.Bound(now, rate, l.gate.mostCalls())
+	l.controller.Bound(now, rate, l.gate.room.mostCalls())
 }
 
 // resume ends the pause that the server asked for.

@@ -352,7 +352,7 @@ func TestPermit_KeepsItsRecord(t *testing.T) {
 	queued := func(t *testing.T, g *Gate) (p *Permit) {
 		for top := g; ; top = top.parent {
 			if top.parent == nil {
-				limits.Must(0, top.SetConcurrency(top.flight.Calls()+1))
+				limits.Must(0, top.SetConcurrency(top.room.calls.Calls()+1))
 				defer top.SetConcurrency(0)
 				break
 			}

@@ -82,7 +82,7 @@ func (d direct) admit(ctx context.Context) (now time.Duration, v schedule.Verdic
 		}
 	}
 	for i, gate := range d {
-		if !gate.flight.AddUnlocked(seen[i].slots.Places()) {
+		if !gate.room.calls.AddUnlocked(seen[i].slots.Places()) {
 			d.backOut(ctx, i, 0, nil)
 			return 0, schedule.Ask, true
 		}
@@ -193,7 +193,7 @@ func (d direct) backOut(ctx context.Context, places, slots int, seen *[mostGates
 			gate.queue.Kick() // the next slot is earlier
 			gate.queue.Unlock()
 		}
-		gate.flight.UncountPassed()
+		gate.room.calls.UncountPassed()
 		gate.vacate()
 	}
 }

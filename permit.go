@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"maps"
-	"math"
 	"sync/atomic"
 	"time"
 
@@ -111,7 +110,7 @@ func (g *Gate) borrow(ctx context.Context, r *queue.Request) (limits.Lease, time
 	asking, stop := context.WithCancel(errs.Honest(ctx))
 	defer stop()
 	defer context.AfterFunc(g.life, stop)()
-	lease, err := g.semaphore.Acquire(asking, g.concurrencyUnit.of(r.N), r.Max)
+	lease, err := g.semaphore.Acquire(asking, g.room.unit.of(r.N), r.Max)
 	if err != nil && g.life.Err() != nil && ctx.Err() == nil {
 		err = limits.ErrClosed
 	}
@@ -235,9 +234,9 @@ func (p *Permit) end(outcome adaptive.Outcome) {
 func (p *Permit) giveBack(outcome adaptive.Outcome) {
 	g := p.gate
 	p.answer(outcome)
-	if g.concurrencyUnit == Cost {
+	if g.room.unit == Cost {
 		g.queue.Lock() // for Settle may change the amount that is held
-		g.cost.Add(-p.held)
+		g.room.cost.Add(-p.held)
 		p.held = 0
 		g.queue.Unlock()
 	}
@@ -298,10 +297,8 @@ func (p *Permit) settle(delta int64) {
 	}
 	g.queue.Lock()
 	defer g.queue.Unlock()
-	if g.concurrencyUnit == Cost && p.done.Load()&released == 0 {
-		delta := min(delta, math.MaxInt64-g.cost.Load())
-		g.cost.Add(delta)
-		p.held += delta
+	if g.room.unit == Cost && p.done.Load()&released == 0 {
+		p.held += g.room.settle(delta)
 	}
 	switch done := p.done.Load(); {
 	case done&denied != 0:

@@ -222,9 +222,9 @@ func (g *Gate) Stats() Stats {
 	budget := g.budget.at(now)
 	s := Stats{
 		Name:        g.name,
-		Concurrency: g.concurrency,
+		Concurrency: g.room.limit,
 		Rate:        g.rate,
-		InFlight:    g.inFlight(),
+		InFlight:    g.room.used(),
 		Waiting:     int64(g.queue.Len()),
 		LimitedBy:   (*admitter)(g).holds(now),
 		NextSlot:    g.queue.Time(max(g.schedule.Slot(), now+g.budget.peek(now, 0))),
@@ -261,11 +261,11 @@ func (g *Gate) Stats() Stats {
 // countWaiting divides the calls that wait into those that wait only for their time, and the others:
 // for permits, or for a parent. The queue is locked.
 func (g *admitter) countWaiting(s *Stats, now time.Duration) {
-	if s.Pacing = s.Waiting; g.concurrency > 0 {
+	if s.Pacing = s.Waiting; g.room.limit > 0 {
 		s.Pacing = 0
-		room := g.concurrency - s.InFlight
+		room := g.room.limit - s.InFlight
 		g.queue.Each(func(n int64) bool {
-			if room -= g.concurrencyUnit.of(n); room < 0 {
+			if room -= g.room.unit.of(n); room < 0 {
 				return false
 			}
 			s.Pacing++

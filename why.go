@@ -84,7 +84,7 @@ func (r *admitter) about(cause limits.Cause) string {
 	if cause == "" {
 		return ""
 	}
-	s := Stats{Rate: r.rate, Concurrency: r.concurrency, Spacing: r.budget.spacing}
+	s := Stats{Rate: r.rate, Concurrency: r.room.limit, Spacing: r.budget.spacing}
 	switch cause {
 	case limits.ByPause:
 		s.PausedWhy = clean.Text(r.why) // the error of another call: its secrets are no business of this one
@@ -160,11 +160,11 @@ func (r *admitter) queues(ctx context.Context, n int64) Event {
 
 // holdsUp returns the cause that delays a call of n at the head of the queue, or "".
 func (r *admitter) holdsUp(now time.Duration, n int64) limits.Cause {
-	if !r.room(n) {
+	if !r.room.has(n) {
 		return limits.ByConcurrency
 	}
 	wait := r.schedule.Wait(now, 0)
-	switch braked, cause := r.brakes.peek(now, r.flight.Calls()); {
+	switch braked, cause := r.brakes.peek(now, r.room.calls.Calls()); {
 	case braked > wait && r.slowest(now, braked) != limits.ByPause: // which has a reason, and nearly its end
 		return cause
 	case max(wait, braked) > 0:

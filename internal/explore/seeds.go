@@ -34,8 +34,8 @@ var seeds = []overlay.Seed{
 	{
 		Name: "cost-kept", Scene: "cost-held", About: "a call ends and keeps its cost in flight",
 		File: "permit.go",
-		Old:  "\t\tg.cost.Add(-p.held)\n",
-		New:  "\t\tif !sched.Seeded(\"cost-kept\") {\n\t\t\tg.cost.Add(-p.held)\n\t\t}\n",
+		Old:  "\t\tg.room.cost.Add(-p.held)\n",
+		New:  "\t\tif !sched.Seeded(\"cost-kept\") {\n\t\t\tg.room.cost.Add(-p.held)\n\t\t}\n",
 	},
 	{
 		Name: "direct-parent-kept", Scene: "parent-1", About: "a call that no caller was ahead of ends in its gate and not in the parent",
@@ -46,14 +46,14 @@ var seeds = []overlay.Seed{
 	{
 		Name: "back-out-kept", Scene: "parent-raise-3", About: "a call that loses the parent's room keeps that of its own gate",
 		File: "parent.go",
-		Old:  "\t\tgate.flight.UncountPassed()\n\t\tgate.vacate()\n\t}\n}",
-		New:  "\t\tgate.flight.UncountPassed()\n\t\tif !sched.Seeded(\"back-out-kept\") {\n\t\t\tgate.vacate()\n\t\t}\n\t}\n}",
+		Old:  "\t\tgate.room.calls.UncountPassed()\n\t\tgate.vacate()\n\t}\n}",
+		New:  "\t\tgate.room.calls.UncountPassed()\n\t\tif !sched.Seeded(\"back-out-kept\") {\n\t\t\tgate.vacate()\n\t\t}\n\t}\n}",
 	},
 	{
 		Name: "busy-too-early", Scene: "do-3", About: "the end of a call looks for waiting calls before it makes room",
 		File: "gate.go",
-		Old:  "\tg.flight.End()\n\tif g.queue.Busy() {",
-		New:  "\tbusy := sched.Seeded(\"busy-too-early\") && !g.queue.Busy()\n\tg.flight.End()\n\tif !busy && g.queue.Busy() {",
+		Old:  "\tg.room.calls.End()\n\tif g.queue.Busy() {",
+		New:  "\tbusy := sched.Seeded(\"busy-too-early\") && !g.queue.Busy()\n\tg.room.calls.End()\n\tif !busy && g.queue.Busy() {",
 	},
 	{
 		Name: "no-kick", Scene: "parent-1", About: "the end of a call does not wake a caller that waits at the head for the parent",
@@ -63,15 +63,15 @@ var seeds = []overlay.Seed{
 	},
 	{
 		Name: "two-steps", Scene: "weigh-2", About: "room is looked for and taken in two steps",
-		File: "admitter.go",
-		Old:  "\tif r.concurrencyUnit != Cost {\n",
-		New:  "\tif r.concurrencyUnit != Cost && sched.Seeded(\"two-steps\") {\n\t\treturn r.room(n) && r.flight.Add(flight.Most)\n\t}\n\tif r.concurrencyUnit != Cost {\n",
+		File: "room.go",
+		Old:  "\tif r.unit != Cost {\n",
+		New:  "\tif r.unit != Cost && sched.Seeded(\"two-steps\") {\n\t\treturn r.has(n) && r.calls.Add(flight.Most)\n\t}\n\tif r.unit != Cost {\n",
 	},
 	{
 		Name: "slot-lost", Scene: "do-3", About: "a call whose slot another call took keeps its place",
 		File: "admitter.go",
-		Old:  "\tg.flight.UncountPassed()\n\tg.vacate()\n",
-		New:  "\tg.flight.UncountPassed()\n\tif !sched.Seeded(\"slot-lost\") {\n\t\tg.vacate()\n\t}\n",
+		Old:  "\tg.room.calls.UncountPassed()\n\tg.vacate()\n",
+		New:  "\tg.room.calls.UncountPassed()\n\tif !sched.Seeded(\"slot-lost\") {\n\t\tg.vacate()\n\t}\n",
 	},
 	{
 		Name: "cancel-keeps-place", Scene: "cost-held", About: "a canceled caller leaves and does not call the next",
