@@ -232,7 +232,7 @@ func (g *Gate) wake(now time.Duration) {
 // learns decides by itself, and one whose server publishes how fast its limits refill starts as they do
 // after a pause.
 func (g *Gate) slowStart(now, since, asked time.Duration, surely bool) {
-	if asked > 0 && g.refills() {
+	if asked > 0 && g.limits.refill() {
 		return
 	}
 	if g.rate.Count == 0 && g.learner == nil {

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"slices"
 	"time"
 
 	"github.com/sluice-go/sluice/internal/queue"
@@ -142,7 +141,7 @@ func newGate(cfg Config) (*Gate, error) {
 	if len(g.limits) > 0 || g.parent != nil {
 		g.ask = newPath(g, nil).asks[0]
 	}
-	g.paced = cfg.Parent != nil && (cfg.Parent.paced || cfg.Parent.hasRate() || cfg.Parent.hasLimits())
+	g.paced = cfg.Parent != nil && (cfg.Parent.paced || cfg.Parent.hasRate() || cfg.Parent.limits.known())
 	g.plain = g.ask == nil && g.semaphore == nil && g.observer == nil
 	g.lane.Init()
 	g.life, g.end = context.WithCancel(context.Background())
@@ -203,7 +202,7 @@ func (cfg *Config) check() error {
 // shareUnit returns the unit of the shares of the children of g.
 func (g *Gate) shareUnit() Unit {
 	for ; g != nil; g = g.parent {
-		if g.rateUnit == Cost || g.room.unit == Cost || slices.ContainsFunc(g.limits, func(l Limit) bool { return l.Unit == Cost }) {
+		if g.rateUnit == Cost || g.room.unit == Cost || g.limits.count(Cost) {
 			return Cost
 		}
 	}

@@ -84,7 +84,7 @@ type ways struct {
 	direct direct        // without a queue, or nil
 	open   direct        // the same for Do and Wait, which take nothing else; or nil
 	ask    queue.AskFunc // at the head of the queue; nil unless there are limits or a parent
-	limits []Limit
+	limits moreLimits
 	steps  []step // for its limits and those of its parents
 	paced  bool   // a parent had a rate or further limits when it was made
 

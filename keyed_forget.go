@@ -2,7 +2,6 @@ package sluice
 
 import (
 	"cmp"
-	"iter"
 	"reflect"
 	"runtime"
 	"slices"
@@ -84,7 +83,7 @@ func (k *Keyed[K]) lend(gate *Gate) {
 	if gate.lent.Add(1) == 1 {
 		gate.tie.begin()
 	}
-	for limiter := range gate.limiters() {
+	for limiter := range gate.limits.limiters() {
 		l := k.limiters[limiter]
 		if l == nil {
 			l = new(sharedLimiter)
@@ -101,28 +100,11 @@ func (k *Keyed[K]) takeBack(gate *Gate) {
 		gate.tie.end()
 		gate.peering.retire()
 	}
-	for limiter := range gate.limiters() {
+	for limiter := range gate.limits.limiters() {
 		if l := k.limiters[limiter]; l.gates == 1 {
 			delete(k.limiters, limiter)
 		} else {
 			l.gates--
-		}
-	}
-}
-
-// limiters yields the limiters of g that can be keys of a map, each once: a gate may have
-// one twice, such as for calls and for cost.
-func (g *Gate) limiters() iter.Seq[limits.Limiter] {
-	return func(yield func(limits.Limiter) bool) {
-		for i, l := range g.limits {
-			if !reflect.ValueOf(l.Limiter).Comparable() || slices.ContainsFunc(g.limits[:i], func(before Limit) bool {
-				return reflect.ValueOf(before.Limiter).Comparable() && before.Limiter == l.Limiter
-			}) {
-				continue
-			}
-			if !yield(l.Limiter) {
-				return
-			}
 		}
 	}
 }

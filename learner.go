@@ -2,7 +2,6 @@ package sluice
 
 import (
 	"math"
-	"slices"
 	"time"
 
 	"github.com/sluice-go/sluice/internal/adaptive"
@@ -102,7 +101,7 @@ func (r *recently) note(now, since time.Duration, calls, cost uint64) {
 // suspects records, with the queue locked, a throttled call by the server of a call that left at
 // since, and reports whether it is time to learn. weighed says that many calls were throttled lately.
 func (g *Gate) suspects(now, since, asked time.Duration, weighed bool) bool {
-	if g.rate.Count > 0 || g.paced || g.hasLimits() {
+	if g.rate.Count > 0 || g.paced || g.limits.known() {
 		if many := g.strikes.add(now, since, g.granted, asked > 0); many || asked > 0 {
 			return many
 		}
@@ -111,34 +110,6 @@ func (g *Gate) suspects(now, since, asked time.Duration, weighed bool) bool {
 	}
 	g.ramp = g.ramp.refuse(now, since, asked, false)
 	return weighed || asked > 0 || g.ramp.on && g.ramp.began > now
-}
-
-// A discovery is a limit that is found while calls are made, such as those that a server publishes
-// in its responses. Nobody has told the gate the limit of a server that publishes none: when such a
-// gate learned only at the third burst of throttled calls, it used half of that limit for a minute.
-type discovery interface {
-	// Known reports whether there is a limit. It neither blocks nor calls a gate.
-	Known() bool
-
-	// Refills reports whether a limit comes back steadily, so that calls are spaced by it as by a
-	// rate. It neither blocks nor calls a gate.
-	Refills() bool
-}
-
-// refills reports whether a limit of g that is found while calls are made comes back steadily.
-func (g *Gate) refills() bool {
-	return slices.ContainsFunc(g.limits, func(l Limit) bool {
-		d, ok := l.Limiter.(discovery)
-		return ok && d.Refills()
-	})
-}
-
-// hasLimits reports whether g has further limits that are known.
-func (g *Gate) hasLimits() bool {
-	return slices.ContainsFunc(g.limits, func(l Limit) bool {
-		d, ok := l.Limiter.(discovery)
-		return !ok || d.Known()
-	})
 }
 
 // learningUnit returns the unit of the first belief of a new learner: that of the rate, and calls

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
+	"reflect"
 	"slices"
 	"strings"
 	"time"
@@ -44,6 +46,59 @@ func (l *Limit) check() error {
 		return fmt.Errorf("Unit: unknown unit %q: want a word in lower case", l.Unit)
 	}
 	return nil
+}
+
+// moreLimits are the further limits of a gate: Config.Limits.
+type moreLimits []Limit
+
+// A discovery is a limit that is found while calls are made, such as those that a server publishes
+// in its responses. Nobody has told the gate the limit of a server that publishes none: when such a
+// gate learned only at the third burst of throttled calls, it used half of that limit for a minute.
+type discovery interface {
+	// Known reports whether there is a limit. It neither blocks nor calls a gate.
+	Known() bool
+
+	// Refills reports whether a limit comes back steadily, so that calls are spaced by it as by a
+	// rate. It neither blocks nor calls a gate.
+	Refills() bool
+}
+
+// known reports whether there is a limit, except those that are still to be found.
+func (all moreLimits) known() bool {
+	return slices.ContainsFunc(all, func(l Limit) bool {
+		d, ok := l.Limiter.(discovery)
+		return !ok || d.Known()
+	})
+}
+
+// refill reports whether a limit that is found while calls are made comes back steadily.
+func (all moreLimits) refill() bool {
+	return slices.ContainsFunc(all, func(l Limit) bool {
+		d, ok := l.Limiter.(discovery)
+		return ok && d.Refills()
+	})
+}
+
+// count reports whether a limit counts unit.
+func (all moreLimits) count(unit Unit) bool {
+	return slices.ContainsFunc(all, func(l Limit) bool { return l.Unit == unit })
+}
+
+// limiters yields the limiters that can be keys of a map, each once: a gate may have one twice, such
+// as for calls and for cost.
+func (all moreLimits) limiters() iter.Seq[limits.Limiter] {
+	return func(yield func(limits.Limiter) bool) {
+		for i, l := range all {
+			if !reflect.ValueOf(l.Limiter).Comparable() || slices.ContainsFunc(all[:i], func(before Limit) bool {
+				return reflect.ValueOf(before.Limiter).Comparable() && before.Limiter == l.Limiter
+			}) {
+				continue
+			}
+			if !yield(l.Limiter) {
+				return
+			}
+		}
+	}
 }
 
 // bellOf returns how limiter reports changes, or nil if it does not.
