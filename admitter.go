@@ -220,20 +220,13 @@ func (s *brakes) asleep(now, paused time.Duration) bool {
 // Close implements queue.Latch: it takes back the state that admitUnlocked changes.
 func (r *admitter) Close() (asleep int) {
 	next, used := r.lane.Close()
-	(*Gate)(r).countPassed()
+	r.counters.passed(r.room.calls.Passed())
 	if used {
 		// Later than that: under the lock, or by a clock read before it.
 		r.budget.left = max(r.budget.left, next-r.schedule.Interval())
 		r.schedule.Took(next)
 	}
 	return 0
-}
-
-// countPassed counts the calls, of cost 1, that were granted without the lock.
-func (g *Gate) countPassed() {
-	n := uint64(g.room.calls.Passed())
-	g.granted += n
-	g.sent += n
 }
 
 // Open implements queue.Latch: it reports whether calls may be granted without the

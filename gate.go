@@ -123,17 +123,6 @@ type answersSeen struct {
 	peering    *peering // or nil
 }
 
-// counters are for Stats.
-type counters struct {
-	granted   uint64 // guarded by the queue's lock
-	sent      uint64 // their cost, likewise
-	refused   [reasonOther + 1]atomic.Uint64
-	lastError atomic.Pointer[lastError]
-	retried   atomic.Uint64
-	stranded  atomic.Uint64
-	waits     waits
-}
-
 // Acquire blocks until a call of cost n may start, behind the callers that came
 // before, and returns its permit, which must be released when the call is done.
 // Without an n the cost is 1; n = 0 takes nothing and is admitted immediately.
@@ -436,9 +425,7 @@ func (g *Gate) refuse(ctx context.Context, n int64, err error) error {
 
 // refusal counts a refusal and returns its event.
 func (g *Gate) refusal(ctx context.Context, n int64, err error) Event {
-	reason := reasonOf(err)
-	g.refused[reason].Add(1)
-	g.noteError(reason, err)
+	reason := g.counters.refuse(g.queue.Now(), err)
 	return Event{Kind: EventRejected, Context: ctx, N: n, Reason: reasons[reason], Err: errs.Named(g.name, err)}
 }
 

@@ -218,7 +218,7 @@ func (g *Gate) Stats() Stats {
 	g.queue.Lock()
 	now := g.queue.Now()
 	g.queue.Advance(now)
-	g.countPassed() // also those that lost their slot after the lane was closed
+	g.counters.passed(g.room.calls.Passed()) // also those that lost their slot after the lane was closed
 	budget := g.budget.at(now)
 	s := Stats{
 		Name:        g.name,
@@ -252,7 +252,7 @@ func (g *Gate) Stats() Stats {
 	if last := g.lastError.Load(); last != nil {
 		s.LastError, s.LastErrorAt = last.String(), g.queue.Time(last.at)
 	}
-	s.Rejected = g.refusals()
+	s.Rejected = g.counters.rejections()
 	s.Retried = g.retried.Load()
 	s.Waits = g.waits.snapshot(s.Admitted)
 	return s
@@ -285,15 +285,32 @@ func (g *admitter) countWaiting(s *Stats, now time.Duration) {
 	}
 }
 
-func (g *Gate) refusals() Rejections {
+// counters are for Stats.
+type counters struct {
+	granted   uint64 // guarded by the queue's lock
+	sent      uint64 // their cost, likewise
+	refused   [reasonOther + 1]atomic.Uint64
+	lastError atomic.Pointer[lastError]
+	retried   atomic.Uint64
+	stranded  atomic.Uint64
+	waits     waits
+}
+
+// passed counts n calls, of cost 1, that were granted without the lock.
+func (c *counters) passed(n int64) {
+	c.granted += uint64(n)
+	c.sent += uint64(n)
+}
+
+func (c *counters) rejections() Rejections {
 	return Rejections{
-		Busy:      g.refused[reasonBusy].Load(),
-		Deadline:  g.refused[reasonDeadline].Load(),
-		Canceled:  g.refused[reasonCancelled].Load(),
-		TooLarge:  g.refused[reasonTooLarge].Load(),
-		QueueFull: g.refused[reasonQueueFull].Load(),
-		Closed:    g.refused[reasonClosed].Load(),
-		Other:     g.refused[reasonOther].Load(),
+		Busy:      c.refused[reasonBusy].Load(),
+		Deadline:  c.refused[reasonDeadline].Load(),
+		Canceled:  c.refused[reasonCancelled].Load(),
+		TooLarge:  c.refused[reasonTooLarge].Load(),
+		QueueFull: c.refused[reasonQueueFull].Load(),
+		Closed:    c.refused[reasonClosed].Load(),
+		Other:     c.refused[reasonOther].Load(),
 	}
 }
 
@@ -368,12 +385,20 @@ type lastError struct {
 	at   time.Duration
 }
 
-// noteError records with which error a call was refused.
-func (g *Gate) noteError(why reason, err error) {
+// refuse counts a call that was refused with err at now, and returns the reason.
+func (c *counters) refuse(now time.Duration, err error) reason {
+	why := reasonOf(err)
+	c.refused[why].Add(1)
+	c.noteError(now, why, err)
+	return why
+}
+
+// noteError records with which error a call was refused at now.
+func (c *counters) noteError(now time.Duration, why reason, err error) {
 	if why != reasonDeadline && why != reasonTooLarge && why != reasonOther {
 		return
 	}
-	last := &lastError{at: g.queue.Now()}
+	last := &lastError{at: now}
 	_, small := err.(*limits.WaitError)
 	switch small = small || err == limits.ErrTooLarge || err == limits.ErrTimeout || err == context.DeadlineExceeded; {
 	case small:
@@ -381,7 +406,7 @@ func (g *Gate) noteError(why reason, err error) {
 	default:
 		last.text = lastErrorText(err)
 	}
-	g.lastError.Store(last)
+	c.lastError.Store(last)
 }
 
 func lastErrorText(err error) string {
