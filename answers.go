@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/sluice-go/sluice/internal/adaptive"
-	"github.com/sluice-go/sluice/internal/evidence"
+	"github.com/sluice-go/sluice/internal/sat"
 )
 
 // This file has the effects of answers on a gate: pauses, slow starts (see ramp.go), its estimates
@@ -79,37 +79,16 @@ func (g *Gate) weigh(since time.Duration) (refused, together bool) {
 	g.queue.Lock()
 	defer g.queue.Unlock()
 	now := g.queue.Now()
-	g.impaired.Store(true) // so that accepts count
-	early := int64(g.granted)-g.room.calls.Calls() < earlyAnswers
-	verdict, together := g.evidence.Unclear(now, since, early)
-	switch verdict {
-	case evidence.Crowded:
-		g.slowStart(now, since, 0, true)
-	case evidence.Mistaken:
-		g.forgetWeighed(now)
+	refused, together, wake := g.memory.weigh(g.sofar(now), since)
+	if wake {
+		g.wake(now)
 	}
-	return verdict == evidence.Refusal, together
+	return refused, together
 }
-
-// forgetWeighed makes g, whose queue is locked, forget everything that it knows only from evidence.
-func (g *Gate) forgetWeighed(now time.Duration) {
-	switch {
-	case g.learner != nil && g.learner.weighed:
-		g.forgetRefusals(now)
-		g.search()
-	case g.learner == nil && g.ramp != nil && g.ramp.weighed:
-		g.forgetRefusals(now)
-	}
-}
-
-// earlyAnswers are the first ones of a server. A slow start there costs little.
-const earlyAnswers = 64
 
 // forgetRefusals makes g, whose queue is locked, a gate without a throttled call.
 func (g *Gate) forgetRefusals(now time.Duration) {
-	g.learner, g.ramp, g.strikes = nil, nil, strikes{}
-	g.tally.learned = 0
-	g.answersCount.Store(false)
+	g.memory.forgetRefusals()
 	g.wake(now)
 }
 
@@ -143,13 +122,6 @@ func (g *Gate) honor(err error, throttled *throttledError, since time.Duration, 
 		g.pauseUntil(at, err.Error(), since)
 	}
 	return wait, l
-}
-
-// A lesson is the conclusion of an adaptive gate from a throttled call. It is zero if the gate does not
-// learn.
-type lesson struct {
-	learned bool
-	blocked time.Duration // for how long the server has accepted nothing
 }
 
 // refusedAlone records that the server throttled a call of p for its own sake: that says nothing
@@ -190,32 +162,15 @@ func (g *Gate) noteThrottled(err error, since, asked time.Duration, p *Permit, w
 	if p != nil && !p.first(answered) { // by this error, and not by the release
 		return l, nil
 	}
-	call := g.ending(p, now, since)
-	g.tally.refuse(now, since)
-	if !weighed {
-		g.evidence.Rejected(now)
-	}
-	g.tally.learned++
-	g.impaired.Store(true) // so that accepts count
-	n := int64(1)
+	call := p.ending(now, since)
 	if p != nil {
-		n = p.n
 		p.first(denied)
 	}
-	g.peering.refused(n, p)
-	switch {
-	case g.learner == nil && (g.adaptive.Disabled || !g.suspects(now, since, asked, weighed)):
-		if g.adaptive.Disabled && asked == 0 { // a pause begins the other slow starts
-			g.slowStart(now, since, 0, false)
-		}
-		g.answersCount.Store(g.ramp != nil)
-		return l, nil
-	case g.learner == nil:
-		g.learn(now, n)
+	g.peering.refused(call.n, p)
+	if l = g.memory.throttled(g.sofar(now), &call, asked, weighed, exhausted(err)); l.learned {
+		news = g.changedMind(now)
 	}
-	g.learner.weighed = g.learner.weighed && weighed
-	g.learner.refused(&call, asked, exhausted(err))
-	return lesson{true, g.learner.blockedFor(now)}, g.changedMind(now)
+	return l, news
 }
 
 // wake looks, with the queue locked, whether callers may start earlier than they thought.
@@ -223,21 +178,6 @@ func (g *Gate) wake(now time.Duration) {
 	if g.queue.Len() > 0 {
 		g.queue.Advance(now)
 		g.queue.Kick()
-	}
-}
-
-// slowStart records, with the queue locked, that the server throttled a call that left
-// at since and asked for a wait of asked, 0 if it set no time; then it counts if it is one of
-// many, as far as is known, or surely is. A gate with a rate needs no slow start, one that
-// learns decides by itself, and one whose server publishes how fast its limits refill starts as they do
-// after a pause.
-func (g *Gate) slowStart(now, since, asked time.Duration, surely bool) {
-	if asked > 0 && g.limits.refill() {
-		return
-	}
-	if g.rate.Count == 0 && g.learner == nil {
-		g.ramp = g.ramp.refuse(now, since, asked, surely)
-		g.answersCount.Store(true)
 	}
 }
 
@@ -256,77 +196,28 @@ func (g *Gate) noteAnswer(p *Permit, outcome adaptive.Outcome) (news *Event) {
 		return nil
 	}
 	now := g.queue.Now()
-	call := g.ending(p, now, p.since)
-	if g.learner != nil {
-		g.learner.ended(&call, adaptive.Reply{Outcome: outcome})
-		g.forgetLearned()
-	} else {
-		g.ramp = g.ramp.answer(p.since, outcome == adaptive.Granted, g.room.places())
-	}
+	call := p.ending(now, p.since)
+	g.memory.answered(&call, outcome)
 	return g.changedMind(now)
-}
-
-// ending returns the call of p, which may be nil, that left at since and has ended now. It ends
-// the record of the call.
-func (g *Gate) ending(p *Permit, now, since time.Duration) ending {
-	e := ending{now: now, since: since, n: 1, inFlight: g.room.calls.Calls() - 1}
-	if p != nil {
-		e.n, e.delta, e.costs, e.actual = p.n, p.delta, p.costs(), p.actual()
-		e.charges = g.departures.end(p.departure)
-	}
-	return e
 }
 
 // changedMind is called with the queue locked after something was learned: callers may start
 // earlier now. It returns the event of that, to be reported when the queue is unlocked, or nil.
 func (g *Gate) changedMind(now time.Duration) (news *Event) {
-	news = g.learner.news(g)
+	if g.observer != nil {
+		news = g.learner.news(&g.queue)
+	}
 	g.answersCount.Store(g.ramp != nil || g.learner != nil)
 	g.wake(now)
 	return news
 }
-
-// failure is the kind of error of an attempt.
-type failure int
-
-const (
-	plain failure = iota
-	throttle
-	timeout
-	learned // a throttle that the learner of the gate deals with: it spaces calls out itself
-	alone   // a throttle of one call for its own sake
-	crowd   // an unclear answer, as others got that were in flight at the same time: see payLate
-)
 
 // payRetry pays for a retry of a call that left at left. If the budget cannot pay, it
 // spaces calls out by at least backoff, and payRetry returns false.
 func (g *Gate) payRetry(kind failure, left, backoff time.Duration) bool {
 	g.queue.Lock()
 	defer g.queue.Unlock()
-	now := g.queue.Now()
-	cost := retryCost
-	switch {
-	case kind == learned || kind == alone || kind == crowd:
-		cost = 0
-	case kind == throttle && g.budget.throttled >= 0 && left < g.budget.throttled+minBackoff:
-		// Not "left before": in a bubble calls start, are throttled and pay at one
-		// instant, or a nanosecond apart if there is a slow start, and each of 64 paid.
-		// No retry comes sooner than minBackoff, so no call is free again and again.
-		cost = 0
-	case kind == timeout:
-		cost = timeoutCost
-	}
-	g.impaired.Store(true)
-	g.endQuiet(now)
-	if !g.budget.pay(cost) {
-		// This wakes no caller: those that wait see the longer wait when they wake.
-		g.budget.empty(backoff)
-		return false
-	}
-	if kind == throttle && cost > 0 {
-		g.budget.throttled = now
-	}
-	return true
+	return g.memory.pay(g.queue.Now(), kind, left, backoff)
 }
 
 // payLate pays for the retry, which is about to be made, of a call that failed together with
@@ -350,13 +241,6 @@ func (g *Gate) knowsLate() time.Duration {
 // leastLate is for a gate that does not know yet how long calls take.
 const leastLate = 100 * time.Millisecond
 
-// endQuiet records, with the queue locked, that a call failed at now.
-func (g *Gate) endQuiet(now time.Duration) {
-	g.budget = g.budget.at(now)
-	g.budget.since = now
-	g.budget.note(false)
-}
-
 // failed records that a call failed and is not retried.
 func (g *Gate) failed() {
 	if !g.impaired.Load() {
@@ -364,7 +248,7 @@ func (g *Gate) failed() {
 	}
 	g.queue.Lock()
 	defer g.queue.Unlock()
-	g.endQuiet(g.queue.Now())
+	g.memory.failed(g.queue.Now())
 }
 
 // answeredWell records that a server that is well has answered a call that left at since: with a
@@ -378,22 +262,27 @@ func (g *Gate) answeredWell(since time.Duration, refund int, unclear bool) {
 	g.queue.Lock()
 	defer g.queue.Unlock()
 	now := g.queue.Now()
-	g.tally.grant(since)
-	if !unclear && g.evidence.Granted(now, since) {
-		g.forgetWeighed(now)
-	}
-	b := g.budget.at(now)
-	b.refund(refund)
-	b.note(true)
-	spaced := g.budget.spacing > 0
-	if spaced {
-		b.halve(g.schedule.Interval())
-	}
-	g.budget = b
-	g.impaired.Store(!b.recovered() || !g.tally.quiet() || !g.evidence.Quiet())
-	if spaced {
-		// Waiting callers may start earlier now. The release of the permit would wake
-		// them, too, but may come much later.
+	if g.memory.answeredWell(now, since, refund, unclear, g.schedule.Interval()) {
 		g.wake(now)
 	}
+}
+
+// Forget makes the gate forget all that it has learned from throttled calls, so that it goes on as
+// a new one would. Use it if you know that the server has changed, or that an incident has ended:
+// estimates also expire on their own, but not immediately. The rate and the concurrency that are
+// configured stay, and so does a pause, which Resume ends. Calls in flight teach the gate nothing
+// of the time before. A gate with [Adaptive].Peers may learn it again from the others.
+func (g *Gate) Forget() {
+	g.queue.Change(func(now time.Duration) {
+		g.memory.forget(g.sofar(now))
+	})
+}
+
+// opens returns when a gate that learns asks the server again.
+func (g *Gate) opens() time.Duration {
+	g.queue.Lock()
+	defer g.queue.Unlock()
+	now := g.queue.Now()
+	wait, _ := g.brakes.peek(now, g.room.calls.Calls())
+	return sat.Add(now, wait)
 }

@@ -44,6 +44,18 @@ const (
 	minSpacing = time.Millisecond // less is none
 )
 
+// failure is the kind of error of an attempt.
+type failure int
+
+const (
+	plain failure = iota
+	throttle
+	timeout
+	learned // a throttle that the learner of the gate deals with: it spaces calls out itself
+	alone   // a throttle of one call for its own sake
+	crowd   // an unclear answer, as others got that were in flight at the same time: see payLate
+)
+
 // A budget is the retry budget of a gate. It is guarded by the lock of the queue.
 type budget struct {
 	capacity int // < 0: retries are free

@@ -122,26 +122,19 @@ func newGate(cfg Config) (*Gate, error) {
 		ways:       ways{parent: cfg.Parent},
 		observer:   cfg.Observer,
 		observed:   cfg.Observer != nil || cfg.Parent != nil && cfg.Parent.observed,
-		rateUnit:   cmp.Or(cfg.RateUnit, Calls),
 		maxWaiting: cfg.MaxWaiting,
 		lifetime:   lifetime{drained: make(chan struct{})},
-		rate:       cfg.Rate,
-		adaptive:   cfg.Adaptive,
 		refusedBy:  cfg.IsThrottle,
 		schedule:   *s,
-		brakes:     brakes{budget: newBudget(cfg.RetryBudget)},
 	}
 	g.room.limit, g.room.unit = cfg.Concurrency, cmp.Or(cfg.ConcurrencyUnit, Calls)
+	g.memory.given = cfg.given()
+	g.memory.room, g.adaptive, g.catchUp, g.budget = &g.room, cfg.Adaptive, s.CatchUp(), newBudget(cfg.RetryBudget)
 	g.peering = newPeering(g)
-	for _, l := range cfg.Limits {
-		l.Unit = cmp.Or(l.Unit, Cost)
-		g.limits = append(g.limits, l)
-	}
 	g.steps = stepsOf(g)
 	if len(g.limits) > 0 || g.parent != nil {
 		g.ask = newPath(g, nil).asks[0]
 	}
-	g.paced = cfg.Parent != nil && (cfg.Parent.paced || cfg.Parent.hasRate() || cfg.Parent.limits.known())
 	g.plain = g.ask == nil && g.semaphore == nil && g.observer == nil
 	g.lane.Init()
 	g.life, g.end = context.WithCancel(context.Background())
@@ -163,8 +156,29 @@ func newGate(cfg Config) (*Gate, error) {
 			g.accountAhead = g.queue.Epoch().Sub(g.account.queue.Epoch())
 		}
 	}
-	g.beginToLearn()
+	begin := g.queue.Time(0)
+	g.clock = begin.Sub(begin.Truncate(time.Hour))
+	if g.adaptive.searches() {
+		g.queue.Lock() // calls that leave without the lock are not seen
+		g.search()
+		g.queue.Unlock()
+	}
 	return g, nil
+}
+
+// given returns what a gate of cfg is told about the limits of its server.
+func (cfg *Config) given() given {
+	k := given{rate: cfg.Rate, rateUnit: cmp.Or(cfg.RateUnit, Calls)}
+	for _, l := range cfg.Limits {
+		l.Unit = cmp.Or(l.Unit, Cost)
+		k.limits = append(k.limits, l)
+	}
+	if p := cfg.Parent; p != nil {
+		p.queue.Lock()
+		k.paced = p.given.any()
+		p.queue.Unlock()
+	}
+	return k
 }
 
 // check returns the error of New for c, except for the rate.

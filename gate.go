@@ -9,8 +9,6 @@ import (
 
 	"github.com/sluice-go/sluice/internal/adaptive"
 	"github.com/sluice-go/sluice/internal/errs"
-	"github.com/sluice-go/sluice/internal/evidence"
-	"github.com/sluice-go/sluice/internal/flight"
 	"github.com/sluice-go/sluice/internal/queue"
 	"github.com/sluice-go/sluice/internal/schedule"
 	"github.com/sluice-go/sluice/limits"
@@ -44,20 +42,16 @@ type Gate struct {
 
 	// Read by calls that start without the lock, see admitter.go. After the queue: the fields of it
 	// that are read are at its end.
-	lane         schedule.Lane
-	plain        bool        // no further limits, semaphore, parent or observer
-	observed     bool        // it or a parent has an observer
-	impaired     atomic.Bool // the budget is not full, or the tally not quiet: successes change them
-	answersCount atomic.Bool // there is a ramp or a learner: answers count
+	lane     schedule.Lane
+	plain    bool // no further limits, semaphore, parent or observer
+	observed bool // it or a parent has an observer
+	memory
 	ways
-	hold flight.Hold
 
 	name       string
 	observer   Observer // or nil
 	semaphore  limits.Semaphore
-	rateUnit   Unit
 	maxWaiting int
-	adaptive   Adaptive
 	refusedBy  func(error) (bool, time.Duration) // Config.IsThrottle
 
 	behind queue.Behind
@@ -65,12 +59,9 @@ type Gate struct {
 	lifetime
 
 	// Guarded by the queue's lock, as what the types say from here on.
-	rate     Rate // as configured
-	schedule schedule.Schedule
-	why      string // of the pause
-	held     held
-	brakes
-	answersSeen
+	schedule  schedule.Schedule
+	why       string // of the pause
+	held      held
 	kin       kinship   // guarded by the lock of account
 	borrowers list.List // when each caller came that waits for Config.Semaphore, in this order
 
@@ -84,9 +75,7 @@ type ways struct {
 	direct direct        // without a queue, or nil
 	open   direct        // the same for Do and Wait, which take nothing else; or nil
 	ask    queue.AskFunc // at the head of the queue; nil unless there are limits or a parent
-	limits moreLimits
-	steps  []step // for its limits and those of its parents
-	paced  bool   // a parent had a rate or further limits when it was made
+	steps  []step        // for its limits and those of its parents
 
 	parent    *Gate
 	ahead     time.Duration                   // by how much the clock of the parent's queue is ahead
@@ -111,16 +100,6 @@ type lifetime struct {
 type held struct {
 	by    limits.Cause  // or ""
 	until time.Duration // as by has said; 0 if it has not
-}
-
-// answersSeen are the remembered answers to the calls of a gate, without its brakes.
-type answersSeen struct {
-	tally      tally
-	evidence   evidence.Judge // of unclear answers
-	strikes    strikes
-	recently   recently
-	departures departures
-	peering    *peering // or nil
 }
 
 // Acquire blocks until a call of cost n may start, behind the callers that came
@@ -260,7 +239,7 @@ func (g *Gate) finish(since time.Duration) {
 		g.queue.Lock()
 		now := g.queue.Now()
 		g.hold.Add(now - since)
-		g.recently.note(now, since, g.granted, g.sent)
+		g.recently.note(since, g.sofar(now))
 		g.queue.Unlock()
 	}
 }
@@ -291,11 +270,7 @@ func (g *Gate) SetRate(rate Rate) error {
 	var err error
 	g.queue.Change(func(now time.Duration) {
 		if err = g.schedule.SetRate(now, rate); err == nil {
-			g.rate = rate
-			if rate.Count > 0 { // which paces the calls from now on
-				g.ramp = nil
-			}
-			g.learner.bound(now)
+			g.memory.setRate(now, rate)
 		}
 	})
 	if err != nil {
@@ -315,7 +290,7 @@ func (g *Gate) SetConcurrency(limit int64) error {
 	}
 	g.queue.Change(func(now time.Duration) {
 		g.room.limit = limit
-		g.learner.bound(now)
+		g.bound(now)
 		g.queue.Recheck()
 	})
 	return nil
@@ -345,7 +320,7 @@ func (g *Gate) pauseUntil(t time.Time, why string, since time.Duration) {
 			g.schedule.PauseUntil(until)
 			g.why = why
 			if left = until - now; left > 0 {
-				g.slowStart(now, since, left, false)
+				g.memory.slowStart(now, since, left, false)
 			}
 		}
 	})

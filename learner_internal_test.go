@@ -44,7 +44,7 @@ func learning(t *testing.T, cfg Config) *learner {
 	g := limits.Must(New(cfg))
 	g.queue.Lock()
 	t.Cleanup(g.queue.Unlock)
-	g.learn(g.queue.Now(), 1)
+	g.learn(g.sofar(g.queue.Now()), 1)
 	return g.learner
 }
 
@@ -55,7 +55,7 @@ func TestLearner_TakeOver_InCalls(t *testing.T) {
 		g.queue.Lock()
 		defer g.queue.Unlock()
 		g.granted, g.sent = 50, 5000
-		g.learn(g.queue.Now(), 100)
+		g.learn(g.sofar(g.queue.Now()), 100)
 		if got := g.learner.controller.CallsPerSecond(); got < 9 || got > 10 {
 			t.Errorf("%v calls per second", got)
 		}
@@ -83,7 +83,7 @@ func twoUnits(t *testing.T) (l *learner, tokens *belief) {
 	t.Helper()
 	l = learning(t, Config{Rate: Rate{Count: 10, Per: time.Second}, Concurrency: 7})
 	tokens = l.add("tokens")
-	tokens.controller = l.furtherController(tokens.unit)
+	tokens.controller = l.controllers.further(tokens.unit)
 	tokens.controller.TakeOver(0, adaptive.Past{Rate: 100, Calls: 10, Cost: 100})
 	return l, tokens
 }
@@ -136,7 +136,7 @@ func TestGate_FurtherRule_IsNotBoundedByTheGate(t *testing.T) {
 func TestGate_ForgetLearned_NotWithSeveralUnits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, tokens := twoUnits(t)
-		g := l.gate
+		g := l.controllers.(*memory)
 		for now := time.Duration(0); !l.controller.AtMax(); now = l.controller.Demand(now, 0) {
 			if now > 24*time.Hour {
 				t.Fatal("the rate is not granted")
@@ -161,7 +161,7 @@ func TestPermit_Settle_OfTwoAlike(t *testing.T) {
 		for _, refusedFirst := range []bool{false, true} {
 			g := limits.Must(New(Config{}))
 			g.queue.Lock()
-			g.learn(g.queue.Now(), 1)
+			g.learn(g.sofar(g.queue.Now()), 1)
 			g.queue.Unlock()
 			a, b := limits.Must(g.Acquire(t.Context(), 5)), limits.Must(g.Acquire(t.Context(), 5))
 			if a.since != b.since {
@@ -215,12 +215,13 @@ func TestLearner_Bound_InItsUnit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := learning(t, Config{Concurrency: 5, RateUnit: Cost})
 		l.controller.TakeOver(0, adaptive.Past{Rate: 50, Calls: 10, Cost: 10})
-		l.gate.rate = Rate{Count: 10, Per: time.Second}
-		if l.bound(0); l.controller.CallsPerSecond() < 45 {
+		m := l.controllers.(*memory)
+		m.rate = Rate{Count: 10, Per: time.Second}
+		if m.bound(0); l.controller.CallsPerSecond() < 45 {
 			t.Errorf("%v calls per second", l.controller.CallsPerSecond())
 		}
-		l.gate.rateUnit = Calls
-		if l.bound(0); l.controller.CallsPerSecond() != 10 {
+		m.rateUnit = Calls
+		if m.bound(0); l.controller.CallsPerSecond() != 10 {
 			t.Errorf("%v calls per second at a rate of 10", l.controller.CallsPerSecond())
 		}
 	})
@@ -229,14 +230,14 @@ func TestLearner_Bound_InItsUnit(t *testing.T) {
 // granted makes a call of 1 with costs that the server grants, and that is settled by actual.
 func (l *learner) granted(now time.Duration, costs, actual Costs) {
 	l.started(now, now, want{1, costs, 0})
-	e := ending{now: now, since: now, n: 1, costs: costs, actual: actual, charges: l.gate.departures.end(l.gate.departures.receipt())}
+	e := ending{now: now, since: now, n: 1, costs: costs, actual: actual, charges: l.departures.end(l.departures.receipt())}
 	l.ended(&e, adaptive.Reply{Outcome: adaptive.Granted})
 }
 
 // blames returns which unit is to blame for a refusal of a call with costs.
 func (l *learner) blames(now time.Duration, costs Costs) *belief {
 	l.started(now, now, want{1, costs, 0})
-	e := ending{now: now, since: now, n: 1, costs: costs, charges: l.gate.departures.end(l.gate.departures.receipt())}
+	e := ending{now: now, since: now, n: 1, costs: costs, charges: l.departures.end(l.departures.receipt())}
 	return l.blame(&e, "", true)
 }
 
@@ -279,7 +280,7 @@ func TestLearner_Refused_ByAnotherUnit(t *testing.T) {
 		costs := Costs{"tokens": 1}
 		l.started(0, 0, want{1, costs, 0})
 		before := until(0, l.controller.Peek(0, 0))
-		e := ending{n: 1, costs: costs, charges: l.gate.departures.end(l.gate.departures.receipt())}
+		e := ending{n: 1, costs: costs, charges: l.departures.end(l.departures.receipt())}
 		l.refused(&e, 0, "tokens")
 		if got := until(0, l.controller.Peek(0, 0)); before < 50*time.Millisecond || got > before/2 {
 			t.Errorf("the next call waits %v for calls, before the refusal %v", got, before)
@@ -394,7 +395,7 @@ func TestPermit_KeepsItsRecord(t *testing.T) {
 				learns := g // or any of its parents
 				for ; learns != nil; learns = learns.parent {
 					learns.queue.Lock()
-					learns.learn(learns.queue.Now(), 5)
+					learns.learn(learns.sofar(learns.queue.Now()), 5)
 					learns.queue.Unlock()
 				}
 				settle := func(p *Permit, actual int64) {

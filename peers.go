@@ -37,7 +37,7 @@ type peering struct {
 
 // A peerUnit is what a gate has to do with the group of one unit.
 type peerUnit struct {
-	unit   Unit // of the first one, see Gate.learningUnit
+	unit   Unit // of the first one, see given.unit
 	group  string
 	peer   *adaptive.Peer
 	used   bool    // by a call since it left the group
@@ -405,13 +405,13 @@ func (p *peering) believe(now time.Duration, u *peerUnit) {
 	switch {
 	case p.gate.learner != nil:
 	case u == p.units[0]:
-		p.gate.setLearner(newLearner(p.gate))
+		p.gate.setLearner(p.gate.newLearner())
 	default:
-		p.gate.learn(now, 1)
+		p.gate.learn(p.gate.sofar(now), 1)
 	}
 	if u != p.units[0] {
 		if b := p.gate.learner.add(u.unit); b != nil {
-			b.controller = p.gate.learner.furtherController(u.unit)
+			b.controller = p.gate.further(u.unit)
 			p.begin(u.unit, b.controller)
 		}
 	}
@@ -442,5 +442,5 @@ func (p *peering) firstUnit() Unit {
 	if p.gate.learner != nil {
 		return p.gate.learner.unit
 	}
-	return p.gate.learningUnit()
+	return p.gate.given.unit()
 }

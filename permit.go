@@ -446,6 +446,15 @@ func (p *Permit) SettleCosts(actual Costs) {
 	}
 }
 
+// ending returns the end, at now, of the call of p, which left at since. p may be nil; otherwise the
+// gate's queue is locked.
+func (p *Permit) ending(now, since time.Duration) ending {
+	if p == nil {
+		return ending{now: now, since: since, n: 1}
+	}
+	return ending{now: now, since: since, n: p.n, costs: p.costs(), actual: p.actual(), delta: p.delta, departure: p.departure}
+}
+
 // settleLearned corrects the amounts of named units in the learner of the gate of p.
 func (p *Permit) settleLearned(before, actual Costs) {
 	g := p.gate

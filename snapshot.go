@@ -45,13 +45,13 @@ func (g *Gate) Snapshot() []byte {
 func (g *Gate) Restore(data []byte) error {
 	g.queue.Lock()
 	defer g.queue.Unlock()
-	l := newLearner(g)
+	l := g.newLearner()
 	if err := l.restore(data); err != nil {
 		return fmt.Errorf("sluice: restore of gate %q: %w", g.name, err)
 	}
 	if l.changes() > 0 && !g.adaptive.Disabled {
 		if g.rate.Count > 0 && l.controller.Changes() == 0 && !g.adaptive.searches() {
-			l.takeOver(g.queue.Now(), 1) // its limit was not exhausted: it begins at the rate
+			g.takeOver(l, g.sofar(g.queue.Now()), 1) // its limit was not exhausted: it begins at the rate
 		}
 		g.setLearner(l)
 		g.queue.Recheck()
@@ -80,7 +80,7 @@ func (l *learner) restoreUnit(u unitSnapshot) error {
 		if b = l.add(u.Unit); b == nil || b.controller != nil {
 			return snapshot.Impossible() // too many, or one of them twice
 		}
-		b.controller = l.furtherController(u.Unit)
+		b.controller = l.controllers.further(u.Unit)
 	}
 	if err := b.controller.Restore(u.Learned); err != nil {
 		return err

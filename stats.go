@@ -296,6 +296,9 @@ type counters struct {
 	waits     waits
 }
 
+// sofar returns the number of calls that have started at now.
+func (c *counters) sofar(now time.Duration) sofar { return sofar{now, c.granted, c.sent} }
+
 // passed counts n calls, of cost 1, that were granted without the lock.
 func (c *counters) passed(n int64) {
 	c.granted += uint64(n)

@@ -32,11 +32,14 @@ type belief struct {
 type ending struct {
 	now, since time.Duration // since when it was in flight
 	n          int64
-	costs      Costs // with which it was accepted
-	actual     Costs // the amounts of SettleCosts
-	delta      int64 // by which Settle has changed n
-	inFlight   int64 // other calls
-	charges    []charge
+	costs      Costs  // with which it was accepted
+	actual     Costs  // the amounts of SettleCosts
+	delta      int64  // by which Settle has changed n
+	departure  uint32 // the number of its record; 0: there is none
+
+	// As of its end: see memory.endRecord.
+	inFlight int64 // other calls
+	charges  []charge
 }
 
 // amount returns the amount of unit with which the call was accepted.
@@ -262,22 +265,10 @@ func (l *learner) accuse(now time.Duration, accused *belief, told bool) bool {
 	paced := false
 	l.each(func(b *belief) { paced = paced || b.callsPerSecond() > 0 })
 	if accused.controller == nil {
-		accused.controller = l.furtherController(accused.unit)
-		l.gate.peering.begin(accused.unit, accused.controller)
-		accused.controller.TakeOver(now, accused.suspect.Past(l.gate.hold.Mean()))
+		accused.controller = l.controllers.accused(now, accused.unit, &accused.suspect)
 	}
 	u := adaptive.Candidate{Suspect: &accused.suspect, Controller: accused.controller}
 	return !paced || u.Accuse(now, told)
-}
-
-// furtherController returns a controller for a unit that is not the first: its pace is not bounded by the
-// rate of the gate, and the calls in flight are the business of the first one.
-func (l *learner) furtherController(unit Unit) *adaptive.Controller {
-	cfg := l.gate.learningConfig()
-	cfg.Max, cfg.MaxConcurrency, cfg.Unlimited, cfg.Paced = 0, 0, true, true
-	controller := adaptive.New(cfg)
-	l.gate.peering.scale(unit, controller)
-	return controller
 }
 
 // told notes the report of another process about the limit of b, and whether that has changed the

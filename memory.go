@@ -1,0 +1,428 @@
+package sluice
+
+import (
+	"sync/atomic"
+	"time"
+
+	"github.com/sluice-go/sluice/internal/adaptive"
+	"github.com/sluice-go/sluice/internal/evidence"
+	"github.com/sluice-go/sluice/internal/flight"
+)
+
+// A memory is what a gate remembers of the answers to its calls, and the brakes that they put on. It
+// decides what an answer means for later calls, and knows nothing of those that wait: it does not
+// lock, wait or report. Its methods are called with the gate's queue locked: answers.go does that, and
+// afterwards wakes the callers that may start earlier.
+type memory struct {
+	// Read by calls that start and end without the lock.
+	impaired     atomic.Bool // the budget is not full, or the tally not quiet: successes change them
+	answersCount atomic.Bool // there is a ramp or a learner: answers count
+	hold         flight.Hold
+
+	given
+	room     *room // of the gate, to look at
+	adaptive Adaptive
+	catchUp  time.Duration // Config.MaxCatchUp
+	clock    time.Duration // since the last full hour, when the gate was made
+
+	brakes
+	tally      tally
+	evidence   evidence.Judge // of unclear answers
+	strikes    strikes
+	recently   recently
+	departures departures
+	peering    *peering // or nil
+}
+
+// A given is what a gate was told about the limits of its server.
+type given struct {
+	rate     Rate // as configured
+	rateUnit Unit
+	limits   moreLimits
+	paced    bool // a parent had a rate or further limits when it was made
+}
+
+// any reports whether it was told a limit.
+func (k *given) any() bool { return k.rate.Count > 0 || k.paced || k.limits.known() }
+
+// unit returns the unit of the first belief of a new learner: that of the rate, and calls
+// if there is none. Cost may be only an estimate, and only some servers limit it.
+func (k *given) unit() Unit {
+	if k.rate.Count > 0 {
+		return k.rateUnit
+	}
+	return Calls
+}
+
+// # When does a gate begin to learn?
+//
+// A gate to which no throttled call is reported must not pay for it, so it begins at one. It then
+// knows only how many calls left lately (type recently) and that those in flight belong to
+// the time before.
+//
+// A throttled call may be chance: some servers are overloaded for 1 call in 50, whatever the
+// pace. So a gate without a rate begins as a slow start does: when the server asks for a
+// wait, or throttles 3 of 16 calls. A gate with a rate, its own or its parent's, or with
+// further limits that are known, was told the limit by somebody who should know. It begins at the second
+// refusal within 500 calls if the server asks for waits, at the third within 32 if not;
+// refusals of calls that were in flight together are one. It stops learning when its rate
+// has been accepted for long.
+const (
+	strikeTold   = 500
+	strikeUntold = 32
+)
+
+// strikes are the last throttled calls of a gate with a rate.
+type strikes struct {
+	end     time.Duration // of the last one: calls that left before belong to it
+	n       int
+	granted [2]uint64 // calls by the gate before the last ones
+}
+
+// add records a throttled call and reports whether it is one too many.
+func (s *strikes) add(now, since time.Duration, granted uint64, told bool) bool {
+	if s.n > 0 && since < s.end {
+		return false
+	}
+	few := s.n >= 2 && granted-s.granted[0] <= strikeUntold
+	if told {
+		few = s.n >= 1 && granted-s.granted[1] <= strikeTold
+	}
+	s.granted[0], s.granted[1] = s.granted[1], granted
+	s.end = now + 1
+	s.n++
+	return few
+}
+
+// recently is the number of calls that had started at two times, 15 s apart or more. Only calls
+// that are measured are noted, see flight.Hold.
+type recently struct {
+	early, late sofar
+	begun       bool
+	from        time.Duration // since when calls have left without a long pause
+}
+
+// longPause is the time without a call after which earlier accepted calls say nothing any more.
+const longPause = time.Minute
+
+type sofar struct {
+	at          time.Duration
+	calls, cost uint64
+}
+
+// note is called when a call ends that left at since.
+func (r *recently) note(since time.Duration, here sofar) {
+	now := here.at
+	if !r.begun { // calls that were accepted before, as after Forget, are in early
+		first := max(r.early.at, since)
+		r.begun = true
+		r.early.at, r.late.at, r.from = first, first, first
+		return
+	}
+	if now-r.late.at > longPause {
+		r.from = since
+	}
+	if now-r.late.at > 15*time.Second {
+		r.early, r.late = r.late, here
+	}
+}
+
+// suspects records a throttled call by the server of a call that left at since, and reports whether
+// it is time to learn. weighed says that many calls were throttled lately.
+func (m *memory) suspects(here sofar, since, asked time.Duration, weighed bool) bool {
+	now := here.at
+	if m.given.any() {
+		if many := m.strikes.add(now, since, here.calls, asked > 0); many || asked > 0 {
+			return many
+		}
+		m.slowStart(now, since, 0, false)
+		return false
+	}
+	m.ramp = m.ramp.refuse(now, since, asked, false)
+	return weighed || asked > 0 || m.ramp.on && m.ramp.began > now
+}
+
+// slowStart records that the server throttled a call that left
+// at since and asked for a wait of asked, 0 if it set no time; then it counts if it is one of
+// many, as far as is known, or surely is. A gate with a rate needs no slow start, one that
+// learns decides by itself, and one whose server publishes how fast its limits refill starts as they do
+// after a pause.
+func (m *memory) slowStart(now, since, asked time.Duration, surely bool) {
+	if asked > 0 && m.limits.refill() {
+		return
+	}
+	if m.rate.Count == 0 && m.learner == nil {
+		m.ramp = m.ramp.refuse(now, since, asked, surely)
+		m.answersCount.Store(true)
+	}
+}
+
+// learn begins to learn at the throttled call of a call of n.
+func (m *memory) learn(here sofar, n int64) {
+	m.setLearner(m.newLearner())
+	m.learner.weighed = true // until a clear one
+	m.takeOver(m.learner, here, n)
+}
+
+// newLearner returns a learner that knows nothing, for setLearner.
+func (m *memory) newLearner() *learner {
+	l := &learner{departures: &m.departures, controllers: m, catchUp: m.catchUp}
+	l.belief = belief{controller: adaptive.New(m.config()), unit: m.given.unit()}
+	m.peering.scale("", l.controller)
+	return l
+}
+
+// further implements controllers: the pace is not bounded by the rate of the gate, and the calls in
+// flight are the business of the first controller.
+func (m *memory) further(unit Unit) *adaptive.Controller {
+	cfg := m.config()
+	cfg.Max, cfg.MaxConcurrency, cfg.Unlimited, cfg.Paced = 0, 0, true, true
+	controller := adaptive.New(cfg)
+	m.peering.scale(unit, controller)
+	return controller
+}
+
+// accused implements controllers.
+func (m *memory) accused(now time.Duration, unit Unit, s *adaptive.Suspect) *adaptive.Controller {
+	controller := m.further(unit)
+	m.peering.begin(unit, controller)
+	controller.TakeOver(now, s.Past(m.hold.Mean()))
+	return controller
+}
+
+// setLearner makes l the learner.
+func (m *memory) setLearner(l *learner) {
+	m.learner, m.ramp = l, nil
+	m.answersCount.Store(true)
+	m.peering.begin("", l.controller)
+	for _, b := range l.more {
+		if b.controller != nil {
+			m.peering.begin(b.unit, b.controller)
+		}
+	}
+}
+
+// search begins to learn if it is configured to search.
+func (m *memory) search() {
+	if m.adaptive.searches() {
+		m.setLearner(m.newLearner())
+		m.learner.weighed = true
+	}
+}
+
+// takeOver tells the controller of the first unit of l, which is new, of the calls before. One of
+// them was of n.
+func (m *memory) takeOver(l *learner, here sofar, n int64) {
+	early := m.recently.early
+	past := adaptive.Past{
+		Since: early.at, Calls: float64(here.calls - early.calls), Cost: float64(here.cost - early.cost),
+		Answer: m.hold.Mean(), Rate: hertz(m.rate), Good: max(0, early.at-m.recently.from),
+	}
+	if past.Calls == 0 { // all have left before the last 15 s
+		past.Calls, past.Cost = 1, float64(n)
+	}
+	if l.unit == Calls {
+		past.Cost = past.Calls
+	}
+	l.controller.TakeOver(here.at, past)
+}
+
+// config returns the configuration of a controller. Rates are in units per second.
+func (m *memory) config() adaptive.Config {
+	a := m.adaptive
+	return adaptive.Config{
+		Start: hertz(a.Start), Min: hertz(a.Min), Max: hertz(m.rate), MaxCost: m.rateUnit == Cost, Price: a.ProbeShare, Costly: a.AvoidThrottling,
+		Unlimited:      !a.searches() && m.rate.Count == 0,
+		Clock:          m.clock,
+		MaxConcurrency: m.room.mostCalls(),
+	}
+}
+
+// setRate records that the rate is another one now.
+func (m *memory) setRate(now time.Duration, rate Rate) {
+	m.rate = rate
+	if rate.Count > 0 { // which paces the calls from now on
+		m.ramp = nil
+	}
+	m.bound(now)
+}
+
+// bound tells the learner the rate and the concurrency that are configured now.
+func (m *memory) bound(now time.Duration) {
+	if m.learner == nil {
+		return
+	}
+	rate := hertz(m.rate)
+	if m.learner.unit != m.rateUnit { // it began without a rate, and counts calls
+		rate = 0
+	}
+	m.learner.controller.Bound(now, rate, m.room.mostCalls())
+}
+
+// hertz returns r in units per second, 0 if there is no rate.
+func hertz(r Rate) float64 {
+	if r.Count == 0 {
+		return 0
+	}
+	return float64(r.Count) / r.Per.Seconds()
+}
+
+// forget forgets everything that was learned from throttled calls.
+func (m *memory) forget(here sofar) {
+	m.learner, m.ramp, m.strikes = nil, nil, strikes{}
+	m.answersCount.Store(false)
+	m.recently = recently{early: here, late: here, from: here.at}
+	m.search()
+}
+
+// forgetLearned stops learning if the rate that is configured has been accepted for long.
+func (m *memory) forgetLearned() {
+	if m.rate.Count > 0 && !m.adaptive.searches() && m.learner.controller.AtMax() && !m.learner.several() {
+		m.learner, m.strikes = nil, strikes{}
+	}
+}
+
+// forgetRefusals makes the memory that of a gate without a throttled call.
+func (m *memory) forgetRefusals() {
+	m.learner, m.ramp, m.strikes = nil, nil, strikes{}
+	m.tally.learned = 0
+	m.answersCount.Store(false)
+}
+
+// forgetWeighed forgets everything that is known only from evidence, and reports whether that was
+// anything.
+func (m *memory) forgetWeighed() bool {
+	switch {
+	case m.learner != nil && m.learner.weighed:
+		m.forgetRefusals()
+		m.search()
+		return true
+	case m.learner == nil && m.ramp != nil && m.ramp.weighed:
+		m.forgetRefusals()
+		return true
+	}
+	return false
+}
+
+// weigh weighs the evidence for an unclear answer to a call that left at since. It reports whether
+// the server throttled the call; if not, whether calls that were in flight at the same time got
+// such an answer before; and whether callers may start earlier.
+func (m *memory) weigh(here sofar, since time.Duration) (refused, together, wake bool) {
+	m.impaired.Store(true) // so that accepts count
+	early := int64(here.calls)-m.room.calls.Calls() < earlyAnswers
+	verdict, together := m.evidence.Unclear(here.at, since, early)
+	switch verdict {
+	case evidence.Crowded:
+		m.slowStart(here.at, since, 0, true)
+	case evidence.Mistaken:
+		wake = m.forgetWeighed()
+	}
+	return verdict == evidence.Refusal, together, wake
+}
+
+// earlyAnswers are the first ones of a server. A slow start there costs little.
+const earlyAnswers = 64
+
+// endRecord ends the record of call, with which it completes call.
+func (m *memory) endRecord(call *ending) {
+	call.inFlight = m.room.calls.Calls() - 1
+	call.charges = m.departures.end(call.departure)
+}
+
+// A lesson is the conclusion of an adaptive gate from a throttled call. It is zero if the gate does not
+// learn.
+type lesson struct {
+	learned bool
+	blocked time.Duration // for how long the server has accepted nothing
+}
+
+// throttled records that the server throttled call and asked for a wait of asked, 0 if it set no
+// time. weighed says that only the evidence says so. named is the unit that the server named, if any.
+func (m *memory) throttled(here sofar, call *ending, asked time.Duration, weighed bool, named Unit) lesson {
+	m.endRecord(call)
+	m.tally.refuse(call.now, call.since)
+	if !weighed {
+		m.evidence.Rejected(call.now)
+	}
+	m.tally.learned++
+	m.impaired.Store(true) // so that accepts count
+	switch {
+	case m.learner == nil && (m.adaptive.Disabled || !m.suspects(here, call.since, asked, weighed)):
+		if m.adaptive.Disabled && asked == 0 { // a pause begins the other slow starts
+			m.slowStart(call.now, call.since, 0, false)
+		}
+		m.answersCount.Store(m.ramp != nil)
+		return lesson{}
+	case m.learner == nil:
+		m.learn(here, call.n)
+	}
+	m.learner.weighed = m.learner.weighed && weighed
+	m.learner.refused(call, asked, named)
+	return lesson{true, m.learner.blockedFor(call.now)}
+}
+
+// answered records how a call ended that was not throttled.
+func (m *memory) answered(call *ending, outcome adaptive.Outcome) {
+	m.endRecord(call)
+	if m.learner == nil {
+		m.ramp = m.ramp.answer(call.since, outcome == adaptive.Granted, m.room.places())
+		return
+	}
+	m.learner.ended(call, adaptive.Reply{Outcome: outcome})
+	m.forgetLearned()
+}
+
+// pay pays for a retry of a call that left at left. If the budget cannot pay, it spaces calls out by
+// at least backoff, and pay returns false.
+func (m *memory) pay(now time.Duration, kind failure, left, backoff time.Duration) bool {
+	cost := retryCost
+	switch {
+	case kind == learned || kind == alone || kind == crowd:
+		cost = 0
+	case kind == throttle && m.budget.throttled >= 0 && left < m.budget.throttled+minBackoff:
+		// Not "left before": in a bubble calls start, are throttled and pay at one
+		// instant, or a nanosecond apart if there is a slow start, and each of 64 paid.
+		// No retry comes sooner than minBackoff, so no call is free again and again.
+		cost = 0
+	case kind == timeout:
+		cost = timeoutCost
+	}
+	m.impaired.Store(true)
+	m.failed(now)
+	if !m.budget.pay(cost) {
+		// This wakes no caller: those that wait see the longer wait when they wake.
+		m.budget.empty(backoff)
+		return false
+	}
+	if kind == throttle && cost > 0 {
+		m.budget.throttled = now
+	}
+	return true
+}
+
+// failed records that a call failed.
+func (m *memory) failed(now time.Duration) {
+	m.budget = m.budget.at(now)
+	m.budget.since = now
+	m.budget.note(false)
+}
+
+// answeredWell records that a server that is well has answered a call that left at since, see
+// Gate.answeredWell, and reports whether callers may start earlier. Calls are interval apart anyway.
+func (m *memory) answeredWell(now, since time.Duration, refund int, unclear bool, interval time.Duration) (wake bool) {
+	m.tally.grant(since)
+	if !unclear && m.evidence.Granted(now, since) {
+		wake = m.forgetWeighed()
+	}
+	b := m.budget.at(now)
+	b.refund(refund)
+	b.note(true)
+	if m.budget.spacing > 0 {
+		// The release of the permit would wake those that wait, too, but may come much later.
+		b.halve(interval)
+		wake = true
+	}
+	m.budget = b
+	m.impaired.Store(!b.recovered() || !m.tally.quiet() || !m.evidence.Quiet())
+	return wake
+}
