@@ -1,6 +1,7 @@
 package sluice
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"time"
@@ -95,4 +96,25 @@ func (c Costs) amount(unit Unit, n int64) int64 {
 		return unit.of(n)
 	}
 	return c[unit]
+}
+
+// An ExpectedCall has the expected properties of each call of a [Gate.Estimate].
+type ExpectedCall struct {
+	// Costs are the amounts that a call takes. The amount of Cost is the n of the call; 0 means 1. If
+	// Costs is not nil, a unit that is missing is an amount of 0.
+	Costs Costs
+
+	// Duration is how long a call stays in flight. 0 means the mean of the calls so far.
+	Duration time.Duration
+}
+
+// amount returns the amount of unit that a call takes.
+func (c *ExpectedCall) amount(unit Unit) int64 {
+	switch unit {
+	case Calls:
+		return 1
+	case Cost:
+		return cmp.Or(c.Costs[Cost], 1)
+	}
+	return c.Costs[unit]
 }

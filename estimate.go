@@ -38,27 +38,6 @@ type Estimate struct {
 	Unknown limits.Cause
 }
 
-// An ExpectedCall has the expected properties of each call of a [Gate.Estimate].
-type ExpectedCall struct {
-	// Costs are the amounts that a call takes. The amount of Cost is the n of the call; 0 means 1. If
-	// Costs is not nil, a unit that is missing is an amount of 0.
-	Costs Costs
-
-	// Duration is how long a call stays in flight. 0 means the mean of the calls so far.
-	Duration time.Duration
-}
-
-// amount returns the amount of unit that a call takes.
-func (c *ExpectedCall) amount(unit Unit) int64 {
-	switch unit {
-	case Calls:
-		return 1
-	case Cost:
-		return cmp.Or(c.Costs[Cost], 1)
-	}
-	return c.Costs[unit]
-}
-
 // Estimate returns how long n more calls will take, behind those that wait already, and
 // the cause: "50,000 calls take 2 h 47 min, limited by the rate", before the first is made. It
 // imagines that each call starts as soon as the rate, the concurrency, pauses and Config.Limits of
@@ -145,12 +124,6 @@ func (g *Gate) prospects(n int64, call ExpectedCall) (p prospects) {
 		}
 	}
 	return p
-}
-
-// inFlightFor returns the forecast of a number of places for calls that stay for hold. So many are
-// taken, for at most as long.
-func inFlightFor(hold time.Duration, places, taken int64) limits.Forecast {
-	return forecast.NewSliding(places, hold, func(yield func(time.Duration, int64) bool) { yield(0, taken) })
 }
 
 // A way is what is known of a gate and its parents about calls that are to start. Its forecasts are

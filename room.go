@@ -3,8 +3,11 @@ package sluice
 import (
 	"math"
 	"sync/atomic"
+	"time"
 
 	"github.com/sluice-go/sluice/internal/flight"
+	"github.com/sluice-go/sluice/internal/forecast"
+	"github.com/sluice-go/sluice/limits"
 )
 
 // A room is where the calls of a gate are in flight: the limit, and the calls that take of it. The
@@ -82,4 +85,10 @@ func (r *room) settle(delta int64) int64 {
 	delta = min(delta, math.MaxInt64-r.cost.Load())
 	r.cost.Add(delta)
 	return delta
+}
+
+// inFlightFor returns the forecast of a number of places for calls that stay for hold. So many are
+// taken, for at most as long.
+func inFlightFor(hold time.Duration, places, taken int64) limits.Forecast {
+	return forecast.NewSliding(places, hold, func(yield func(time.Duration, int64) bool) { yield(0, taken) })
 }

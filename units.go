@@ -136,9 +136,6 @@ func (l *learner) demandAll(now time.Duration, w want) time.Duration {
 	}
 }
 
-// amount returns the amount of unit in w.
-func (w want) amount(unit Unit) int64 { return w.costs.amount(unit, w.n) }
-
 // started records in d that a call with these wants starts.
 func (b *belief) started(d *departure, now, late time.Duration, w want) {
 	amount := w.amount(b.unit)
