@@ -184,3 +184,12 @@ func (l Learned) String() string {
 
 // perSecond returns a rate with three digits.
 func perSecond(rate float64) string { return strconv.FormatFloat(rate, 'g', 3, 64) + "/s" }
+
+// grouped returns n with a comma before each group of three digits.
+func grouped[T int64 | uint64](n T) string {
+	s := fmt.Sprint(n)
+	for i := len(s) - 3; i > 0 && s[i-1] != '-'; i -= 3 {
+		s = s[:i] + "," + s[i:]
+	}
+	return s
+}

@@ -267,10 +267,46 @@ func (g *Gate) costsOf(ctx context.Context) Costs {
 	return costsOf(ctx)
 }
 
+// countsCosts reports whether g or a parent needs to know the costs of calls in several units: because
+// it learns, or because others do.
+func (g *Gate) countsCosts() bool {
+	for ; g != nil; g = g.parent {
+		if g.answersCount.Load() || g.peering != nil {
+			return true
+		}
+	}
+	return false
+}
+
 // noteHeldBy records that cause, which is not the gate itself, delays the head of
 // the queue for wait.
 func (g *Gate) noteHeldBy(cause limits.Cause, wait time.Duration) {
 	g.queue.Lock()
 	defer g.queue.Unlock()
 	g.held.by, g.held.until = cause, sat.Add(g.queue.Now(), wait)
+}
+
+// events are those of gates above that of a call, to be reported when its decision is
+// over. They are collected while the call is first in the queue of its own gate: calls
+// behind it must not wait for an observer, and a panic must not lose acquired units.
+// No event is reported with a lock held.
+type events []gateEvent
+
+type gateEvent struct {
+	gate  *Gate
+	event Event
+}
+
+func (e *events) add(g *Gate, event Event) {
+	if e != nil && g.observer != nil {
+		*e = append(*e, gateEvent{g, event})
+	}
+}
+
+func (e *events) report() {
+	if e != nil {
+		for _, one := range *e {
+			one.gate.report(one.event)
+		}
+	}
 }

@@ -286,3 +286,14 @@ func (g *Gate) opens() time.Duration {
 	wait, _ := g.brakes.peek(now, g.room.calls.Calls())
 	return sat.Add(now, wait)
 }
+
+// leaveOut records that the call of p says nothing about g.
+func (g *Gate) leaveOut(p *Permit) {
+	g.queue.Lock()
+	g.hold.Skip(p.since)
+	p.first(denied)
+	g.queue.Unlock()
+	if p.departure != 0 || g.answersCount.Load() {
+		g.answer(p, adaptive.Unknown)
+	}
+}

@@ -169,6 +169,14 @@ func (a *RetryLoop) notAdmitted(err error) error {
 	return a.stop(err, 0)
 }
 
+// turnedAway keeps when a call came that is turned away, for its place in the next gate.
+func (a *RetryLoop) turnedAway(away *queue.TurnedAway) {
+	if a.came.IsZero() || away.Came.Before(a.came) {
+		a.came = away.Came
+	}
+	a.place = 0
+}
+
 // elapsed returns the time that is charged to MaxElapsed at now.
 func (a *RetryLoop) elapsed(now time.Duration) time.Duration { return now - a.began - a.excused }
 

@@ -398,6 +398,12 @@ func (g *Gate) refuse(ctx context.Context, n int64, err error) error {
 	return e.Err
 }
 
+// turnedAway reports that a call of cost n was turned away, and returns err.
+func (g *Gate) turnedAway(ctx context.Context, n int64, err error) error {
+	g.report(Event{Kind: EventRejected, Context: ctx, N: n, Reason: reasonMoved, Err: errs.Named(g.name, ErrTurnedAway)})
+	return err
+}
+
 // refusal counts a refusal and returns its event.
 func (g *Gate) refusal(ctx context.Context, n int64, err error) Event {
 	reason := g.counters.refuse(g.queue.Now(), err)

@@ -3,9 +3,7 @@ package sluice
 import (
 	"cmp"
 	"reflect"
-	"runtime"
 	"slices"
-	"sync/atomic"
 	"time"
 
 	"github.com/sluice-go/sluice/internal/keyed"
@@ -125,39 +123,6 @@ func (k *Keyed[K]) remembers(gate *Gate) bool {
 		return true
 	}
 	return false
-}
-
-// A tie keeps the parent of a gate from being forgotten by a Keyed. If there were another
-// gate for the parent's key, the child would go on with the old one, and both together
-// would grant twice as much. The tie ends when no more calls can start through the
-// child: it is closed, forgotten by its Keyed, or garbage.
-type tie struct {
-	parent *Gate
-	over   atomic.Bool
-}
-
-// newTie returns the tie of a gate that is being made, nil if it has no parent.
-func newTie(child *Gate) *tie {
-	if child.parent == nil {
-		return nil
-	}
-	t := &tie{parent: child.parent}
-	t.parent.children.Add(1)
-	runtime.AddCleanup(child, (*tie).end, t)
-	return t
-}
-
-func (t *tie) end() {
-	if t != nil && t.over.CompareAndSwap(false, true) {
-		t.parent.children.Add(-1)
-	}
-}
-
-// begin undoes end, for a gate that was forgotten and is lent again.
-func (t *tie) begin() {
-	if t != nil && t.over.CompareAndSwap(true, false) {
-		t.parent.children.Add(1)
-	}
 }
 
 // # Eviction

@@ -1,13 +1,9 @@
 package sluice
 
 import (
-	"context"
-	"errors"
 	"time"
 
 	"github.com/sluice-go/sluice/internal/adaptive"
-	"github.com/sluice-go/sluice/internal/errs"
-	"github.com/sluice-go/sluice/internal/queue"
 )
 
 // # Calls that change their gate
@@ -20,11 +16,6 @@ import (
 //
 // The call that was refused is under way. Its answer says nothing about the gate that it has left
 // through, except that there is one call less: Move.
-
-// ErrTurnedAway is the error of [RetryLoop.Next] after [Gate.TurnAway]. The call has taken nothing and
-// is not over: it goes on with [RetryLoop.Move] to another gate, or the same, and Next. Until its
-// next permit it keeps its place among those that were turned away.
-var ErrTurnedAway = errors.New("sluice: turned away, to go on through another gate")
 
 // Label gives the call a label other than 0, by which [Gate.TurnAway] finds it while it waits.
 func (a *RetryLoop) Label(label uint32) { a.label = label }
@@ -56,17 +47,6 @@ func (a *RetryLoop) Move(gate *Gate) {
 	}
 }
 
-// leaveOut records that the call of p says nothing about g.
-func (g *Gate) leaveOut(p *Permit) {
-	g.queue.Lock()
-	g.hold.Skip(p.since)
-	p.first(denied)
-	g.queue.Unlock()
-	if p.departure != 0 || g.answersCount.Load() {
-		g.answer(p, adaptive.Unknown)
-	}
-}
-
 // Retract returns the permit of the last Next, whose attempt is not made and counts neither as an
 // attempt nor as an answer. Its slot of the rate is lost.
 func (a *RetryLoop) Retract() {
@@ -78,14 +58,6 @@ func (a *RetryLoop) Retract() {
 	}
 	a.permit = nil
 	a.attempts = max(0, a.attempts-1)
-}
-
-// turnedAway keeps when a call came that is turned away, for its place in the next gate.
-func (a *RetryLoop) turnedAway(away *queue.TurnedAway) {
-	if a.came.IsZero() || away.Came.Before(a.came) {
-		a.came = away.Came
-	}
-	a.place = 0
 }
 
 // TurnAway ends the waits of the calls that have a label for which which returns true: their
@@ -100,14 +72,6 @@ func (g *Gate) TurnAway(which func(label uint32) bool) {
 		}
 	}
 }
-
-// turnedAway reports that a call of cost n was turned away, and returns err.
-func (g *Gate) turnedAway(ctx context.Context, n int64, err error) error {
-	g.report(Event{Kind: EventRejected, Context: ctx, N: n, Reason: reasonMoved, Err: errs.Named(g.name, ErrTurnedAway)})
-	return err
-}
-
-const reasonMoved = "moved"
 
 // Part returns a gate for a part of the calls of g, such as those of one route: g is its Parent, so
 // they need its admission, and it adds separate limits, or none. Everything except the limits is as

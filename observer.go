@@ -101,28 +101,3 @@ const (
 	// EventReleased: the permit of a call was released. Fields: N, Held.
 	EventReleased EventKind = "released"
 )
-
-// events are those of gates above that of a call, to be reported when its decision is
-// over. They are collected while the call is first in the queue of its own gate: calls
-// behind it must not wait for an observer, and a panic must not lose acquired units.
-// No event is reported with a lock held.
-type events []gateEvent
-
-type gateEvent struct {
-	gate  *Gate
-	event Event
-}
-
-func (e *events) add(g *Gate, event Event) {
-	if e != nil && g.observer != nil {
-		*e = append(*e, gateEvent{g, event})
-	}
-}
-
-func (e *events) report() {
-	if e != nil {
-		for _, one := range *e {
-			one.gate.report(one.event)
-		}
-	}
-}

@@ -362,17 +362,6 @@ func (p *Permit) answer(outcome adaptive.Outcome) {
 	}
 }
 
-// countsCosts reports whether g or a parent needs to know the costs of calls in several units: because
-// it learns, or because others do.
-func (g *Gate) countsCosts() bool {
-	for ; g != nil; g = g.parent {
-		if g.answersCount.Load() || g.peering != nil {
-			return true
-		}
-	}
-	return false
-}
-
 // addCosts records the costs of ctx, with which p was granted, if a limit or a learner may
 // count them.
 func (p *Permit) addCosts(ctx context.Context) {
