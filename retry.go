@@ -2,95 +2,9 @@ package sluice
 
 import (
 	"context"
-	"math"
-	"time"
 
 	"github.com/sluice-go/sluice/internal/defaults"
-	"github.com/sluice-go/sluice/limits"
 )
-
-// A RetryPolicy says when [RetryValue] tries again. It is plain data: one value may serve
-// any number of calls at once. The zero RetryPolicy is a good one.
-type RetryPolicy struct {
-	// Attempts is the most attempts, the first included. Attempts that the server
-	// throttled do not count, unless it throttles this call and not the others: see
-	// RetryValue. 0 means 4, negative no limit.
-	Attempts int
-
-	// Backoff computes the wait before a retry; nil means FullJitter from 500 ms
-	// to 30 s. ThrottleBackoff is used instead after a throttle, a response that means too
-	// many calls (429, 529, 503, about 403), for which the server set no time; nil
-	// means FullJitter from 1 s to 30 s. The wait is at least 1 ms.
-	Backoff, ThrottleBackoff Backoff
-
-	// MaxElapsed bounds the retries. No retry begins more than MaxElapsed after the
-	// first attempt began; the call gives up without waiting for such a retry.
-	// Waiting for the gate before the first attempt does not count. 0 means 15 min,
-	// negative no bound.
-	//
-	// If MaxElapsed is 0 and MaxServerWait is more than 5 min, a single wait of more
-	// than 5 min does not count, whether it is for the gate or because a server asks
-	// for it, and MaxElapsed does not bound the wait for the gate. So MaxServerWait
-	// alone is enough for a server that asks for an hour. A MaxElapsed that is set
-	// counts all waits: if it is shorter than a wait that MaxServerWait allows, the
-	// call stops with ErrElapsed and a message that names both settings.
-	MaxElapsed time.Duration
-
-	// MaxServerWait is the longest wait that a server may ask for. If it asks for
-	// more, calls stop immediately with ErrServerWait and say when to come back: the call
-	// that got the response, those that wait, and those that come while the rest of the
-	// pause is longer. They also stop when the server has throttled all calls for longer
-	// than this, even if it asked for short waits. 0 means 5 min, negative no bound.
-	MaxServerWait time.Duration
-
-	// AttemptTimeout limits each attempt: its context ends then, and it may be
-	// retried. 0 or less means no limit (in package sluicehttp 0 means 10 min until the
-	// header of the response).
-	AttemptTimeout time.Duration
-
-	// Retryable, if set, reports whether an error is worth another attempt. It is not
-	// called for errors marked with Permanent, ThrottledFor or ThrottledUntil. If it is nil,
-	// all other errors are retried.
-	Retryable func(err error) bool
-}
-
-// almostOne is the largest u that a Backoff may be given.
-var almostOne = math.Nextafter(1, 0)
-
-const (
-	defaultAttempts   = 4
-	defaultMaxElapsed = 15 * time.Minute
-	minBackoff        = time.Millisecond
-)
-
-var (
-	defaultBackoff   = FullJitter(500*time.Millisecond, 30*time.Second)
-	defaultThrottled = FullJitter(time.Second, 30*time.Second)
-)
-
-// withDefaults returns p with every field set: no bound is the largest number.
-func (p RetryPolicy) withDefaults() RetryPolicy {
-	p.Attempts = orDefault(p.Attempts, defaultAttempts, int(^uint(0)>>1))
-	p.MaxElapsed = orDefault(p.MaxElapsed, defaultMaxElapsed, limits.Never)
-	p.MaxServerWait = orDefault(p.MaxServerWait, defaults.MaxServerWait, limits.Never)
-	if p.Backoff == nil {
-		p.Backoff = defaultBackoff
-	}
-	if p.ThrottleBackoff == nil {
-		p.ThrottleBackoff = defaultThrottled
-	}
-	return p
-}
-
-func orDefault[T int | time.Duration](x, zero, negative T) T {
-	switch {
-	case x == 0:
-		return zero
-	case x < 0:
-		return negative
-	}
-	return x
-}
 
 // RetryValue calls f through gate until it succeeds, and returns its result. Without a policy
 // it is the zero RetryPolicy; more than one panics. Every
