@@ -38,13 +38,13 @@ func TestRefusedCall_ConcernsOthers(t *testing.T) {
 		now := time.Second
 		for i := range c.n {
 			call.note(now, now-1, &tl, true) // the only call that is refused, as far as is counted
-			tl.refuse(now, now-1)
+			tl.refuse(now, now-1, i > 0)
 			if i == 0 {
 				for range c.granted {
 					tl.grant(now + 1)
 				}
 				for range c.refused {
-					tl.refuse(now, now-1)
+					tl.refuse(now, now-1, false)
 				}
 			}
 		}

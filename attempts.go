@@ -202,7 +202,7 @@ func (a *RetryLoop) Done(ctx context.Context, err error) (again bool, final erro
 	if err == nil {
 		a.permit.answer(adaptive.Granted)
 		if a.refused.n > 0 {
-			a.gate.acceptedAgain(&a.refused)
+			a.gate.acceptedAgain(&a.refused, a.left)
 		}
 		refund := retryRefund
 		if a.attempts == 1 && !a.charged {

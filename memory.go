@@ -403,7 +403,7 @@ type lesson struct {
 // time. weighed says that only the evidence says so. named is the unit that the server named, if any.
 func (m *memory) throttled(here sofar, call *ending, asked time.Duration, weighed bool, named Unit) lesson {
 	m.endRecord(call)
-	m.tally.refuse(call.now, call.since)
+	m.tally.refuse(call.now, call.since, call.repeated)
 	if !weighed {
 		m.evidence.Rejected(call.now)
 	}

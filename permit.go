@@ -49,6 +49,7 @@ const (
 	settledCosts
 	reported // by Done
 	denied   // the server refused it; set with the gate's queue locked
+	repeated // the same for the call, before and now
 )
 
 // first marks what as done and reports whether it was not done before.
@@ -441,7 +442,7 @@ func (p *Permit) ending(now, since time.Duration) ending {
 	if p == nil {
 		return ending{now: now, since: since, n: 1}
 	}
-	return ending{now: now, since: since, n: p.n, costs: p.costs(), actual: p.actual(), delta: p.delta, departure: p.departure}
+	return ending{now: now, since: since, n: p.n, costs: p.costs(), actual: p.actual(), delta: p.delta, departure: p.departure, repeated: p.done.Load()&repeated != 0}
 }
 
 // settleLearned corrects the amounts of named units in the learner of the gate of p.

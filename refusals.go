@@ -61,6 +61,12 @@ type tally struct {
 	apart   bool    // it was enough
 	healed  float64 // share of the last repeated calls that were accepted
 
+	// The answers to repeated calls that were in flight together: when the first of them came, the evidence
+	// before, and the sum of theirs.
+	round            time.Duration
+	againBefore, sum float64
+	answers          float64
+
 	// Calls that were throttled, and of these those that were found to be throttled for their own
 	// sake. Most such calls come in numbers: if most of those before were alone, a further one is
 	// thought to be, too, until as many of them were not.
@@ -78,12 +84,15 @@ func (t *tally) grant(since time.Duration) {
 	t.grantedSince = max(t.grantedSince, since)
 }
 
-// refuse counts a throttled call at now that concerns all calls, of one that left at since.
-func (t *tally) refuse(now, since time.Duration) {
+// refuse counts a throttled call at now that concerns all calls, of one that left at since. again says
+// that the call had been throttled before.
+func (t *tally) refuse(now, since time.Duration, again bool) {
 	if since >= t.burst {
 		t.burst, t.before = now, t.refused-t.refusedAgain
 	}
-	t.refused++
+	if t.refused++; again {
+		t.refusedAgain++
+	}
 	if t.recent += (1 - t.recent) / recentAnswers; t.recent > manyRefused {
 		t.again, t.apart = 0, false
 	}
@@ -139,11 +148,12 @@ const (
 // it had throttled before: five calls that are throttled for their own sake, one after the other,
 // would seem to show each other that the server throttles everybody.
 func (t *tally) others(c *refusedCall) (granted, refused float64) {
-	return float64(max(0, t.granted-t.grantedAgain-c.granted)), float64(max(0, t.refused-t.refusedAgain-c.refused-min(1, c.own)))
+	return float64(max(0, t.granted-t.grantedAgain-c.granted)), float64(max(0, t.refused-t.refusedAgain-c.refused-(c.own-c.ownAgain)))
 }
 
-// repeated weighs the answer of the server to a repeated call of c.
-func (t *tally) repeated(c *refusedCall, throttled bool) {
+// repeated weighs the answer of the server at now to a repeated call of c, which left at since. Answers to calls
+// that were in flight together are one, the mean of them: what throttled one of them may have throttled all.
+func (t *tally) repeated(c *refusedCall, now, since time.Duration, throttled bool) {
 	if c.costs || c.below {
 		return
 	}
@@ -155,24 +165,30 @@ func (t *tally) repeated(c *refusedCall, throttled bool) {
 		p, q = 1-p, 1-q
 		t.healed += 1. / recentRepeats
 	}
-	t.again = min(mostAgain, max(0, t.again+math.Log(p/q)))
+	if since >= t.round {
+		t.round, t.againBefore, t.sum, t.answers = now, t.again, 0, 0
+	}
+	t.sum += math.Log(p / q)
+	t.answers++
+	t.again = min(mostAgain, max(0, t.againBefore+t.sum/t.answers))
 	t.apart = t.again >= apartFrom || t.apart && t.again > 0
 }
 
 // A refusedCall is the memory of the attempts of one call about how they were throttled.
 type refusedCall struct {
-	n       int           // how many there were
-	own     int64         // of these, in the tally since the first
-	at      time.Duration // the last one
-	granted int64         // in the tally at the first, of calls that had not been throttled before
-	refused int64         // likewise, but those of the same burst
-	against int           // throttled calls that came after others had been accepted
-	alone   bool          // it was thought to be throttled for its own sake,
-	then    int64         // when so many throttled calls were in the tally
-	sure    bool          // because others were accepted
-	some    bool          // it is one of those that may be accepted soon, see repeated
-	costs   bool          // calls cost different amounts
-	below   bool          // the call is of a gate below, which may have a separate limit
+	n        int           // how many there were
+	own      int64         // of these, in the tally since the first,
+	ownAgain int64         // and of those, in its refusedAgain
+	at       time.Duration // the last one
+	granted  int64         // in the tally at the first, of calls that had not been throttled before
+	refused  int64         // likewise, but those of the same burst
+	against  int           // throttled calls that came after others had been accepted
+	alone    bool          // it was thought to be throttled for its own sake,
+	then     int64         // when so many throttled calls were in the tally
+	sure     bool          // because others were accepted
+	some     bool          // it is one of those that may be accepted soon, see repeated
+	costs    bool          // calls cost different amounts
+	below    bool          // the call is of a gate below, which may have a separate limit
 }
 
 // concernsOthers reports whether a throttled call of c now, its first or a further one, concerns the
@@ -198,12 +214,13 @@ func (c *refusedCall) apart(t *tally) bool {
 	return t.apart && t.healed > oftenHealed && c.n < fewRepeats && !c.costs && !c.below
 }
 
-// note records a throttled call of c at now, which concerns others or not. c left at since.
+// note records a throttled call of c at now, which concerns others or not. c left at since. If it concerns
+// others, the tally is yet to count it.
 func (c *refusedCall) note(now, since time.Duration, t *tally, others bool) {
 	c.some = !others && c.apart(t)
 	if c.n > 0 && t.grantedSince > c.at {
 		c.against++
-		t.repeated(c, true)
+		t.repeated(c, now, since, true)
 	}
 	if c.n++; c.n == 1 {
 		c.granted, c.refused = t.granted-t.grantedAgain, t.refused-t.refusedAgain
@@ -211,27 +228,29 @@ func (c *refusedCall) note(now, since time.Duration, t *tally, others bool) {
 			c.refused = t.before
 		}
 		t.meet()
-	} else if others || c.some {
-		t.refusedAgain++
+	}
+	if others || c.some {
+		c.own++
+		if c.n > 1 {
+			c.ownAgain++
+		}
 	}
 	before := c.at
 	c.at = now
 	switch {
 	case c.some:
-		t.refuse(now, since)
-		c.own++
+		t.refuse(now, since, c.n > 1)
 		c.alone, c.then = true, t.refused
 		return
 	case others:
-		c.own++
 		return
 	}
 	if c.n > 1 && !c.sure && t.grantedSince > before {
 		c.sure = true
 		t.alone++
 		t.refused -= c.own
-		t.refusedAgain -= max(0, c.own-1)
-		c.own = 0
+		t.refusedAgain -= c.ownAgain
+		c.own, c.ownAgain = 0, 0
 	}
 	c.alone, c.then = true, t.refused
 }
@@ -246,6 +265,9 @@ func (g *Gate) concernsOthers(p *Permit, since time.Duration, c *refusedCall, be
 	c.costs = p != nil && (p.n > 1 || p.costs() != nil)
 	c.below = below
 	others := c.concernsOthers(&g.tally)
+	if c.n > 0 && p != nil {
+		p.first(repeated)
+	}
 	c.note(g.queue.Now(), since, &g.tally, others)
 	switch {
 	case others || g.learner == nil && g.ramp == nil:
@@ -258,12 +280,12 @@ func (g *Gate) concernsOthers(p *Permit, since time.Duration, c *refusedCall, be
 	return others
 }
 
-// acceptedAgain notes that the server accepted a call that it had throttled before.
-func (g *Gate) acceptedAgain(c *refusedCall) {
+// acceptedAgain notes that the server accepted a call that it had throttled before, and that left at since.
+func (g *Gate) acceptedAgain(c *refusedCall, since time.Duration) {
 	g.queue.Lock()
 	defer g.queue.Unlock()
 	if g.impaired.Load() { // else it was not counted among the others either
 		g.tally.grantedAgain++
 	}
-	g.tally.repeated(c, false)
+	g.tally.repeated(c, g.queue.Now(), since, false)
 }

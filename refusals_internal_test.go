@@ -37,11 +37,79 @@ func TestTally_Repeated(t *testing.T) {
 			call := refusedCall{n: 1, own: 1, granted: tl.granted, refused: tl.refused - 1, costs: c.costs}
 			tl.granted += c.granted
 			tl.refused += c.refused
-			tl.repeated(&call, i*c.again%20 < c.again)
+			now := time.Duration(i+1) * time.Second
+			tl.repeated(&call, now, now-1, i*c.again%20 < c.again)
 			apart = apart || tl.apart
 		}
 		if apart != c.apart {
 			t.Errorf("%+v: apart %t, evidence %.1f", c, apart, tl.again)
+		}
+	}
+}
+
+// Three calls that are throttled again together are as much evidence as one. Each was: so a burst at a limit
+// was enough.
+func TestTally_Repeated_TogetherIsOnce(t *testing.T) {
+	evidence := func(apart time.Duration) float64 {
+		tl := tally{granted: 6}
+		for i := range 3 {
+			left := time.Second + time.Duration(i)*apart
+			tl.repeated(&refusedCall{n: 1}, left+20*time.Millisecond, left, true)
+		}
+		return tl.again
+	}
+	together, one := evidence(time.Millisecond), math.Log(.5/(.5/8))
+	if math.Abs(together-one) > 1e-9 {
+		t.Errorf("the evidence of three together is %.2f, want that of one, %.2f", together, one)
+	}
+	if after := evidence(time.Second); after < apartFrom {
+		t.Errorf("the evidence of three, one after the other, is %.2f, want at least %v", after, apartFrom)
+	}
+}
+
+// A throttled answer of a call of a tally, and whether it concerns others.
+type throttledAnswer struct {
+	call   int
+	others bool
+}
+
+// answerThem notes the answers, each 10 ms after its call has left, and a second after the one before. Between
+// two of them, others are accepted.
+func answerThem(tl *tally, calls []refusedCall, answers ...throttledAnswer) {
+	for i, a := range answers {
+		now := time.Duration(i+1) * time.Second
+		left := now - 10*time.Millisecond
+		tl.grant(left - 1)
+		again := calls[a.call].n > 0
+		calls[a.call].note(now, left, tl, a.others)
+		if a.others {
+			tl.refuse(now, left, again)
+		}
+	}
+}
+
+// A burst that a repeated call begins has as many first calls before it as there were: it was one fewer.
+func TestTally_BurstOfARepeatedCall(t *testing.T) {
+	var tl tally
+	calls := make([]refusedCall, 2)
+	answerThem(&tl, calls, throttledAnswer{0, true}, throttledAnswer{1, true}, throttledAnswer{0, true})
+	if tl.before != 2 {
+		t.Errorf("%d first calls were throttled before the burst, want 2", tl.before)
+	}
+}
+
+// The tally forgets just the answers of a call that is alone, whatever was thought of it before. One that was
+// thought to be alone at first remained as repeated.
+func TestRefusedCall_IsForgotten(t *testing.T) {
+	for name, answers := range map[string][]throttledAnswer{
+		"others, others, alone": {{0, true}, {0, true}, {0, false}},
+		"alone, others, alone":  {{0, false}, {0, true}, {0, false}},
+	} {
+		var tl tally
+		calls := make([]refusedCall, 1)
+		answerThem(&tl, calls, answers...)
+		if tl.refused != 0 || tl.refusedAgain != 0 {
+			t.Errorf("%s: %d throttled calls remain, %d of them repeated", name, tl.refused, tl.refusedAgain)
 		}
 	}
 }

@@ -36,6 +36,7 @@ type ending struct {
 	actual     Costs  // the amounts of SettleCosts
 	delta      int64  // by which Settle has changed n
 	departure  uint32 // the number of its record; 0: there is none
+	repeated   bool   // the server had throttled the same call before
 
 	// As of its end: see memory.endRecord.
 	inFlight int64 // other calls
