@@ -126,3 +126,16 @@ func TestController_TheWindowOfACrowdIsNoBucket(t *testing.T) {
 		}
 	}
 }
+
+// Where a rejection costs half a minute, the bucket of the crowd shows the rate at the next one, too. The middle
+// of the bounds, 7/s, cost another half a minute.
+func TestController_TheBucketOfACrowdShowsTheRateOfABan(t *testing.T) {
+	asks := func(float64) time.Duration { return 30 * time.Second }
+	r := newRun(t, Config{Unlimited: true}, server{take: bucket(20, steady(5)), retry: asks})
+	r.callers = 64
+	r.until(300)
+	b := r.controller.Belief()
+	if b.Phase != Bounding || b.Pace < 4.75 || b.Pace > 5 || b.Blockages > 2 {
+		t.Errorf("at 5/s with a burst of 20, after %d blockages it believes %+v", b.Blockages, b)
+	}
+}
