@@ -216,7 +216,7 @@ func (c *call) learn(h *hold, resp *http.Response) (*failure, time.Time) {
 	st := h.state
 	said, warnings, now := c.t.cfg.Headers.ParseNow(resp.StatusCode, resp.Header)
 	some := uint32(0)
-	if resp.StatusCode >= 400 || resp.StatusCode == http.StatusOK && c.req.Body != nil {
+	if resp.StatusCode >= 400 || resp.StatusCode == http.StatusOK {
 		some = c.speakers(resp)
 	}
 	if now.IsZero() {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net/http"
 	"net/url"
+	"slices"
 	"time"
 
 	"github.com/sluice-go/sluice"
@@ -102,11 +103,12 @@ const KeyedEvery = keyedEvery
 // the table has them and as the transport uses them.
 func MakersInSuccess() (table, used []int) {
 	for i := range makers {
-		if makers[i].fine != "" {
+		if makers[i].fine != "" || makers[i].name == "MediaWiki" {
 			table = append(table, i)
 		}
 	}
-	return table, []int{graphQLMaker, jsonRPCMaker, slackMaker, mediaWikiMaker, googleMapsMaker, etherscanMaker}
+	return table, []int{graphQLMaker, jsonRPCMaker, slackMaker, mediaWikiMaker, googleMapsMaker, etherscanMaker,
+		krakenMaker, bybitMaker, vkMaker, vonageMaker, marketoMaker}
 }
 
 // SeeRoute makes the route of req known, as a request does.
@@ -116,4 +118,14 @@ func (t *Transport) SeeRoute(req *http.Request) {
 		st.scopes.note(&c)
 		return nil
 	})
+}
+
+// UnseenWords returns the words for too many calls that no stem lets through.
+func UnseenWords() (unseen []string) {
+	for _, word := range slices.Concat(tooManyWords, limitWords) {
+		if !hasAny(word, limitStems) {
+			unseen = append(unseen, word)
+		}
+	}
+	return unseen
 }

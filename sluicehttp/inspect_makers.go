@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -135,6 +136,64 @@ func ollama(a *answer) {
 	if a.resp.StatusCode == http.StatusServiceUnavailable {
 		a.throttled("the queue is full")
 		a.untouched()
+	}
+}
+
+// envoy inspects responses of a proxy that has not passed the request on, because there are too many
+// for the server behind it. https://www.envoyproxy.io/docs/envoy/latest/configuration/http/http_filters/router_filter
+func envoy(a *answer) {
+	a.throttled("the proxy is at its limit")
+	a.untouched()
+}
+
+// mashery inspects errors of the gateway of that name, whose status is 403: too many calls in a second,
+// or in a longer period, mostly a day.
+// https://support.mashery.com/docs/read/mashery_api/20_reporting/error_codes
+func mashery(a *answer) {
+	code := a.resp.Header.Get(masheryError)
+	if strings.HasSuffix(code, "_OVER_QPS") {
+		a.throttled(code)
+		return
+	}
+	a.other = true
+}
+
+const masheryError = "X-Mashery-Error-Code"
+
+// meta inspects a field that says in how many minutes calls for a business are accepted again:
+// {"123": [{"type": "ads_management", "estimated_time_to_regain_access": 19, …}]}.
+// https://developers.facebook.com/docs/graph-api/overview/rate-limiting#headers-2
+func meta(a *answer) {
+	var usage map[string][]struct {
+		Minutes float64 `json:"estimated_time_to_regain_access"`
+	}
+	if !decode([]byte(a.resp.Header.Get(metaUsage)), &usage) {
+		return
+	}
+	minutes := 0.
+	for _, kinds := range usage {
+		for _, kind := range kinds {
+			minutes = max(minutes, kind.Minutes)
+		}
+	}
+	if minutes > 0 {
+		a.throttled("a limit for the business")
+		a.after(60*minutes, metaUsage)
+	}
+}
+
+const metaUsage = "X-Business-Use-Case-Usage"
+
+// exchange inspects a fault of Exchange Web Services, whose status is 500: the mailbox has too many
+// requests, of which this one was not begun.
+// https://learn.microsoft.com/exchange/client-developer/exchange-web-services/ews-throttling-in-exchange
+func exchange(a *answer) {
+	a.throttled("ErrorServerBusy")
+	a.untouched()
+	_, wait, _ := bytes.Cut(a.peek(), []byte(`BackOffMilliseconds">`))
+	wait, _, _ = bytes.Cut(wait, []byte("<"))
+	if n, err := strconv.ParseFloat(string(wait), 64); err == nil {
+		a.after(n/1000, "BackOffMilliseconds")
 	}
 }
 

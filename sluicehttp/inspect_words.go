@@ -1,117 +1,261 @@
 package sluicehttp
 
 import (
+	"bytes"
+	"encoding/json"
 	"net/http"
 	"slices"
-	"strconv"
 	"strings"
 )
 
-const mostWords = 4 << 10 // bytes: who throttles says so at the beginning, if not in its title
-
-// tooManyWords are the words for too many calls in errors of servers that are not known, in lower
-// case and with blanks for underscores and hyphens.
+// # How does an unknown server say that there were too many calls?
+//
+// In words, in an error whose status may mean anything. They are in a string of JSON, between two tags
+// of a page or of XML, or in a line of plain text, with the key or the tag before it: a statement. Its
+// sentences decide:
 //
 //	403  <title>SEC.gov | Request Rate Threshold Exceeded</title>
 //	     https://www.sec.gov/about/webmaster-frequently-asked-questions
 //	400  {"error": {"message": "(#4) Application request limit reached", "type": "OAuthException", "code": 4}}
 //	     https://developers.facebook.com/docs/graph-api/overview/rate-limiting
-//	400  {"error": {"code": 613, "message": "(#613) Calls to this api have exceeded the rate limit."}}
-var tooManyWords = []string{
-	"too many requests", "too many calls",
-	"rate limit exceeded", "rate limit reached", "rate limit has been", "rate limited", "ratelimited",
-	"secondary rate limit", "exceeded the rate limit", "exceeded your rate limit", "exceeded rate limit",
-	"request rate threshold exceeded", "request limit reached", "reduce your request rate",
-}
+//	500  {"fault": {"faultstring": "Spike arrest violation. Allowed rate : 10ps", …}}
+//	     https://docs.apigee.com/api-platform/develop/comparing-quota-spike-arrest-and-concurrent-rate-limit-policies
+//
+// A list of whole phrases had missed every second provider that was looked up, so a sentence counts
+// that has a word for the limit and a word for being above it. Three things look similar and are not:
+// the name of a field, such as "rate_limit_exceeded": false; an error about the input, which may
+// repeat the words of the caller, and therefore statuses of invalid requests count only under a key
+// for messages; and a quota of days or of a plan.
+const (
+	mostWords      = 4 << 10 // bytes: who throttles says so at the beginning, if not in its title
+	mostStatements = 64
+)
 
-var blanks = strings.NewReplacer("_", " ", "-", " ")
+// Words for too many calls, for a limit of calls, for being above it, for an input that is wrong, for
+// a limit that ends in hours at the earliest, and for one that ends soon. They are in lower case, with
+// blanks for underscores and hyphens and between the words of camelCase.
+var (
+	tooManyWords = []string{
+		"too many requests", "too many calls", "too many visits", "too many concurrent", "too many simultaneous",
+		"rate limited", "ratelimited", "rate limit error", "ratelimit: error", "reduce your request rate",
+		"request rate threshold exceeded", "throttled out", "was throttled", "were throttled", "being throttled",
+		"requests throttled", "request throttled", "throttle violation", "over qps", "over queries per second",
+		"request too frequent", "requests too frequent", "access too frequent", "made too frequently", "trigger frequency limit",
+	}
+	limitWords = []string{
+		"rate limit", "ratelimit", "request rate", "call rate", "request limit", "requests limit", "call limit", "calls limit",
+		"number of requests", "number of api requests", "number of calls", "number of api calls", "number of concurrent requests",
+		"requests per", "calls per", "queries per", "concurrent requests", "concurrent calls", "concurrency limit",
+		"invocation limit", "spike arrest", "key allowance", "account allowance", "max conn",
+	}
+	aboveWords   = []string{"exceeded", "exceeding", "reached", "violation", "have hit", "has hit", "was hit"}
+	invalidWords = []string{"must be", "must not", "should be", "invalid", "not valid", "parameter", "unknown", "missing", "already"}
+	longWords    = []string{
+		"daily", "per day", "24 hour", "weekly", "per week", "monthly", "per month", "per year",
+		"your plan", "current plan", "total requests limit",
+	}
+	shortWords = []string{"second", "/sec", "minute"}
 
-// longWords are those for a limit that ends in hours at the earliest.
-var longWords = []string{"daily", "per day", "24 hour", "monthly", "per month"}
+	// What is in a body that has any of these words, in lower case: one for each of tooManyWords and
+	// limitWords, and one for each way to say when to call again.
+	limitStems = []string{"limit", "many", "rate", "throttl", "frequent", "qps", "per", "number", "concurrent", "spike", "allowance", "max"}
+	waitStems  = []string{"retry", "wait", "again", "available", "backoff", "reset", "next"}
+)
 
-// inWords inspects errors whose text says that there were too many calls. A server that fails may
-// repeat the words of another one behind it, after it did a part of the request.
+// inWords inspects errors whose body says that there were too many calls, or when to call again. A
+// server that fails may repeat the words of another one behind it, after it did a part of the request.
 func inWords(a *answer) {
-	if a.said.Throttled || a.said.ShouldRetry != nil || a.other {
+	timed := !a.said.RetryAt.IsZero() || a.said.Floor > 0
+	if a.said.Throttled && timed || a.said.ShouldRetry != nil || a.other {
 		return // a maker has said more
 	}
-	text := a.peek()
-	words := blanks.Replace(strings.ToLower(string(text[:min(len(text), mostWords)])))
-	within := func(s string) bool { return strings.Contains(words, s) }
-	if !slices.ContainsFunc(tooManyWords, within) || slices.ContainsFunc(longWords, within) {
-		return
+	body := a.peek()
+	body = body[:min(len(body), mostWords)]
+	stems := limitStems
+	if a.said.Throttled {
+		stems = waitStems
 	}
-	a.throttled("the body says so")
-	a.partly = a.resp.StatusCode >= 500
+	if !hasAny(strings.ToLower(string(body)), stems) {
+		return // most errors, for a fraction of the time
+	}
+	all := statementsOf(body)
+	if !a.said.Throttled {
+		strict := false
+		switch a.resp.StatusCode {
+		case http.StatusBadRequest, http.StatusConflict, http.StatusUnprocessableEntity:
+			strict = true
+		}
+		if !slices.ContainsFunc(all, func(s statement) bool { return s.tooMany(strict) }) {
+			return
+		}
+		a.throttled("the body says so")
+		a.partly = a.resp.StatusCode >= 500
+	}
+	if !timed {
+		a.waitsFor(all)
+	}
 }
 
-// wordy reports whether resp is an error whose text inWords reads: what is missing or not allowed is
+// A statement is a string of an error.
+type statement struct {
+	key  string // in lower case, as words
+	text string // the same
+	raw  string
+}
+
+// tooMany reports whether s says that there were too many calls. strict is for an error that is
+// probably about the input.
+func (s *statement) tooMany(strict bool) bool {
+	if strict && !s.explains() || hasAny(s.text, longWords) && !hasAny(s.text, shortWords) {
+		return false
+	}
+	return slices.ContainsFunc(sentences(s.text), func(sentence string) bool {
+		return (hasAny(sentence, tooManyWords) || hasAny(sentence, limitWords) && hasAny(sentence, aboveWords)) &&
+			!(strict && hasAny(sentence, invalidWords))
+	})
+}
+
+// explains reports whether the key of s is one for messages and codes, and not the name of a part of
+// the input.
+func (s *statement) explains() bool {
+	switch s.key {
+	case "", "h1", "detail", "details", "title", "text", "type", "status", "info", "note", "cause":
+		return true
+	}
+	return hasAny(s.key, explaining)
+}
+
+var explaining = []string{"err", "msg", "message", "code", "reason", "desc", "fault"}
+
+// statementsOf returns the statements of the beginning of a body.
+func statementsOf(body []byte) []statement {
+	if body = bytes.TrimSpace(body); len(body) == 0 {
+		return nil
+	}
+	var all []statement
+	switch body[0] {
+	case '{', '[', '"':
+		all = statementsOfJSON(body)
+	case '<':
+		for part := range strings.SplitSeq(string(body), "<") {
+			tag, text, _ := strings.Cut(part, ">")
+			tag, _, _ = strings.Cut(tag, " ")
+			if text = strings.TrimSpace(text); text != "" && len(all) < mostStatements {
+				all = append(all, statement{words(tag), words(text), text})
+			}
+		}
+	default:
+		for line := range strings.SplitSeq(string(body), "\n") {
+			if len(all) < mostStatements {
+				all = append(all, statement{"", words(line), line})
+			}
+		}
+	}
+	return all
+}
+
+// statementsOfJSON is statementsOf for JSON, of which the end may be missing.
+func statementsOfJSON(body []byte) (all []statement) {
+	type object struct {
+		is    bool   // and not a list
+		key   string // of the value that comes next; of a list, that of the list
+		named bool   // key is read
+	}
+	around := []object{{}}
+	d := json.NewDecoder(bytes.NewReader(body))
+	d.UseNumber()
+	for len(all) < mostStatements {
+		token, err := d.Token()
+		if err != nil {
+			break
+		}
+		top := &around[len(around)-1]
+		value := ""
+		switch t := token.(type) {
+		case json.Delim:
+			switch t {
+			case '{', '[':
+				top.named = false
+				around = append(around, object{is: t == '{', key: top.key})
+			default:
+				around = around[:len(around)-1]
+			}
+			continue
+		case string:
+			if top.is && !top.named {
+				top.key, top.named = t, true
+				continue
+			}
+			value = t
+		case json.Number:
+			value = t.String()
+		}
+		top.named = false
+		if value != "" {
+			all = append(all, statement{words(top.key), words(value), value})
+		}
+	}
+	return all
+}
+
+// words returns s in lower case, with blanks between its words.
+func words(s string) string {
+	var b strings.Builder
+	b.Grow(len(s) + 8)
+	small := false
+	for i := range len(s) {
+		c := s[i]
+		switch {
+		case c == '_' || c == '-':
+			c, small = ' ', false
+		case 'A' <= c && c <= 'Z':
+			if small {
+				b.WriteByte(' ')
+			}
+			c, small = c+'a'-'A', false
+		default:
+			small = 'a' <= c && c <= 'z'
+		}
+		b.WriteByte(c)
+	}
+	return b.String()
+}
+
+// sentences returns the sentences of s.
+func sentences(s string) []string {
+	var all []string
+	for {
+		end := strings.IndexAny(s, ".;!?\n")
+		for end >= 0 && end+1 < len(s) && s[end] != '\n' && s[end+1] != ' ' { // within a name or a number
+			next := strings.IndexAny(s[end+1:], ".;!?\n")
+			if next < 0 {
+				end = -1
+				break
+			}
+			end += 1 + next
+		}
+		if end < 0 {
+			return append(all, s)
+		}
+		all, s = append(all, s[:end]), s[end+1:]
+	}
+}
+
+// hasAny reports whether s has any of the words.
+func hasAny(s string, any []string) bool {
+	return slices.ContainsFunc(any, func(word string) bool { return strings.Contains(s, word) })
+}
+
+// wordy reports whether resp is an error whose body inWords reads: what is missing or not allowed is
 // not throttled.
 func wordy(resp *http.Response, kind string) bool {
 	switch resp.StatusCode {
 	case http.StatusUnauthorized, http.StatusNotFound, http.StatusMethodNotAllowed, http.StatusGone:
 		return false
 	}
-	return kind == "text/html" || kind == "text/plain" || jsonError(resp, kind)
-}
-
-// mediaWiki inspects an error of MediaWiki, whose status is 200. A server whose replicas are behind
-// says for how long to wait. https://www.mediawiki.org/wiki/API:Etiquette
-func mediaWiki(a *answer) {
-	code := a.resp.Header.Get(mediaWikiError)
-	a.throttled(code)
-	if wait, err := strconv.Atoi(a.resp.Header.Get("Retry-After")); err == nil {
-		a.after(float64(wait), "Retry-After")
+	switch kind {
+	case "text/html", "text/plain", "text/json":
+		return true
 	}
-}
-
-const mediaWikiError = "Mediawiki-Api-Error"
-
-// ofMediaWiki reports whether resp is a throttle of MediaWiki.
-func ofMediaWiki(resp *http.Response) bool {
-	code := resp.Header[mediaWikiError]
-	return len(code) > 0 && (code[0] == "maxlag" || code[0] == "ratelimited")
-}
-
-// googleMaps inspects {"status": "OVER_QUERY_LIMIT"}, with status 200.
-// https://developers.google.com/maps/documentation/geocoding/requests-geocoding#StatusCodes
-func googleMaps(a *answer) {
-	var answer struct {
-		Status  string `json:"status"`
-		Message string `json:"error_message"`
-	}
-	if !decode(a.peek(), &answer) || answer.Status != "OVER_QUERY_LIMIT" {
-		return
-	}
-	if strings.Contains(answer.Message, "daily") {
-		a.final(answer.Status)
-		return
-	}
-	a.throttled(answer.Status)
-}
-
-// toGoogleMaps reports whether the request of c is one of Google's older APIs for maps.
-func (c *call) toGoogleMaps() bool { return strings.HasPrefix(c.req.URL.Path, "/maps/api/") }
-
-// etherscan inspects {"status": "0", "message": "NOTOK", "result": "Max rate limit reached"}, with
-// status 200, of Etherscan and the explorers that took over its API.
-// https://docs.etherscan.io/resources/common-error-messages
-func etherscan(a *answer) {
-	var answer struct {
-		Status string `json:"status"`
-		Result string `json:"result"`
-	}
-	switch {
-	case !decode(a.peek(), &answer) || answer.Status != "0" || !strings.Contains(answer.Result, "rate limit reached"):
-	case strings.Contains(answer.Result, "daily"):
-		a.final("the quota of a day")
-	default:
-		a.throttled(answer.Result)
-	}
-}
-
-// toEtherscan reports whether the request of c is of Etherscan's API.
-func (c *call) toEtherscan() bool {
-	path := c.req.URL.Path
-	return (path == "/api" || path == "/v2/api") && strings.Contains(c.req.URL.RawQuery, "module=")
+	return xmlError(resp, kind) || jsonError(resp, kind)
 }

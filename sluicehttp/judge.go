@@ -85,7 +85,9 @@ func mayBeRefusal(status int) bool {
 		http.StatusForbidden,           // Apache mod_evasive, many firewalls
 		420,                            // the old Twitter: enhance your calm
 		430,                            // Shopify: security rejection
-		509:                            // cPanel and others: bandwidth limit exceeded
+		508,                            // CloudLinux: resource limit is reached
+		509,                            // cPanel and others: bandwidth limit exceeded
+		999:                            // LinkedIn, Yahoo: request denied
 		return true
 	}
 	return false

@@ -20,10 +20,10 @@ import (
 //	from 400        a header of the maker, or a body of JSON or text. Errors are rare, their bodies
 //	                short.
 //	200             only where a maker is known to throttle with it, and then the request or a
-//	                header says whose API it is: a path with "graphql" or of Google Maps, a body
-//	                that calls a JSON-RPC method, a query of Etherscan, a header of Slack or of
-//	                MediaWiki. A first look at no more than 512 bytes tells most of these
-//	                responses apart: a throttle begins with its error.
+//	                header says whose API it is: a path with "graphql" or of an API in
+//	                inspect_success.go, a body that calls a JSON-RPC method, a header of Slack. A
+//	                first look at no more than 512 bytes tells most of these responses apart: a
+//	                throttle begins with its error.
 //	all others      never
 //
 // Measured (BenchmarkRoundTrip, BenchmarkMakers, linux/amd64, Go 1.26): a request without a body
@@ -77,10 +77,19 @@ var makers = []maker{
 	{name: "GraphQL", looks: jsonError, mark: `"errors"`, inspect: graphQL, fine: `"data":{`},
 	{name: "JSON-RPC", looks: jsonError, mark: `"error"`, inspect: jsonRPC, fine: `"result"`},
 	{name: "Slack", looks: jsonError, mark: `"ratelimited"`, inspect: slack, fine: `"ok":true`},
-	{name: "MediaWiki", looks: never, mark: `"error"`, inspect: mediaWiki, fine: `"batchcomplete"`},
+	{name: "MediaWiki", looks: never, inspect: mediaWiki}, // the header has said all
 	{name: "Google Maps", looks: never, mark: `"OVER_QUERY_LIMIT"`, inspect: googleMaps, fine: `"OK"`},
 	{name: "Etherscan", looks: never, mark: "rate limit reached", inspect: etherscan, fine: `"OK"`},
+	{name: "Kraken", looks: never, mark: `["E`, inspect: kraken, fine: `"error":[]`},
+	{name: "Bybit", looks: never, mark: `"retCode":1`, inspect: bybit, fine: `"retCode":0`},
+	{name: "VK", looks: never, mark: `"error_code"`, inspect: vk, fine: `"response"`},
+	{name: "Vonage", looks: never, mark: "Throughput", inspect: vonage, fine: `"remaining-balance"`},
+	{name: "Marketo", looks: never, mark: `"errors"`, inspect: marketo, fine: `"success":true`},
 	{name: "Stripe", looks: withHeader("Stripe-Rate-Limited-Reason"), inspect: stripe},
+	{name: "Envoy", looks: withHeader("X-Envoy-Overloaded"), inspect: envoy},
+	{name: "Mashery", looks: withHeader(masheryError), inspect: mashery},
+	{name: "Meta", looks: withHeader(metaUsage), inspect: meta},
+	{name: "Exchange", looks: xmlError, mark: "ErrorServerBusy", inspect: exchange},
 	{name: "words", looks: wordy, inspect: inWords}, // the last: it is for what none of the others recognizes
 }
 
@@ -92,11 +101,20 @@ const (
 	mediaWikiMaker
 	googleMapsMaker
 	etherscanMaker
+	krakenMaker
+	bybitMaker
+	vkMaker
+	vonageMaker
+	marketoMaker
 )
 
 // speakers returns the makers that resp may be of, a bit for each. It calls what asks the request
 // by name: called through the table, c would move to the heap, which costs every request 100 ns.
 func (c *call) speakers(resp *http.Response) (some uint32) {
+	at := 0
+	if resp.StatusCode == http.StatusOK {
+		at = c.place(resp)
+	}
 	switch {
 	case resp.StatusCode >= 400:
 		kind := mediaType(resp)
@@ -106,12 +124,10 @@ func (c *call) speakers(resp *http.Response) (some uint32) {
 			}
 		}
 	case resp.StatusCode != http.StatusOK:
-	case ofMediaWiki(resp) && shortJSON(resp):
-		return 1 << mediaWikiMaker
-	case c.toGoogleMaps() && shortJSON(resp):
-		return 1 << googleMapsMaker
-	case c.toEtherscan() && shortJSON(resp):
-		return 1 << etherscanMaker
+	case at != 0:
+		if at == mediaWikiMaker || shortJSON(resp) {
+			return 1 << at
+		}
 	case c.req.Body == nil || !shortJSON(resp):
 	case c.toGraphQL():
 		return 1 << graphQLMaker
@@ -141,6 +157,9 @@ func (a *answer) inspectAs(some uint32, patience time.Duration) {
 
 // suspects reports whether the first bytes of resp, whose status is 200, may be a throttle.
 func (m *maker) suspects(resp *http.Response, patience time.Duration) bool {
+	if m.mark == "" {
+		return true
+	}
 	mark, fine := []byte(m.mark), []byte(m.fine)
 	head := glance(resp, patience, func(head []byte) bool {
 		return bytes.Contains(head, mark) || bytes.Contains(head, fine)
@@ -214,6 +233,11 @@ func ofType(want string) func(*http.Response, string) bool {
 func mediaType(resp *http.Response) string {
 	kind, _, _ := strings.Cut(resp.Header.Get("Content-Type"), ";")
 	return strings.ToLower(strings.TrimSpace(kind))
+}
+
+// xmlError reports whether resp is an error with a body of XML.
+func xmlError(_ *http.Response, kind string) bool {
+	return kind == "text/xml" || kind == "application/xml" || kind == "application/soap+xml"
 }
 
 // jsonError reports whether resp is an error with a body of JSON. No maker throttles with 401 or

@@ -3,6 +3,7 @@ package sluicehttp_test
 import (
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -15,7 +16,7 @@ import (
 // FuzzMakers answers a request with any response. The transport must neither panic nor change the
 // body, and no wait that the server asks for may be longer than MaxPause.
 func FuzzMakers(f *testing.F) {
-	for _, c := range words {
+	for _, c := range slices.Concat(words, unknownWords) {
 		kind := "application/json"
 		if c.header != "" {
 			kind = c.header

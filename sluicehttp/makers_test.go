@@ -25,8 +25,8 @@ type word struct {
 	name   string
 	status int
 	header string // lines with | between them; the type is JSON if there is none
-	path   string // of the request
-	sent   string // its body
+	path   string // of the request, or its URL
+	sent   string // its body; a GET if there is none
 	body   string // of the response
 
 	// When a POST is sent again that is idempotent, and one that is not; 0 for never. A throttle
@@ -75,17 +75,17 @@ var words = []word{
 	// https://developers.binance.com/docs/binance-spot-api-docs/rest-api/limits
 	{"Binance, a ban", 418, "Content-Type: application/json|Retry-After: 3", "/", "x", `{"code":-1003,"msg":"Way too many requests; IP banned until 1659146400000."}`, 3 * second, 3 * second},
 	// https://www.mediawiki.org/wiki/API:Etiquette, https://www.mediawiki.org/wiki/Manual:Maxlag_parameter
-	{"MediaWiki, lag", 200, "Content-Type: application/json; charset=utf-8|MediaWiki-API-Error: maxlag|Retry-After: 5", "/w/api.php", "x", `{"error":{"code":"maxlag","info":"Waiting for 10.64.16.7: 6.4 seconds lagged."}}`, 5 * second, 5 * second},
-	{"MediaWiki, a limit", 200, "Content-Type: application/json; charset=utf-8|MediaWiki-API-Error: ratelimited", "/w/api.php", "x", `{"error":{"code":"ratelimited","info":"You've exceeded your rate limit."}}`, second, second},
-	{"MediaWiki, a title", 200, "Content-Type: application/json; charset=utf-8|MediaWiki-API-Error: invalidtitle", "/w/api.php", "x", `{"error":{"code":"invalidtitle"}}`, 0, 0},
+	{"MediaWiki, lag", 200, "Content-Type: application/json; charset=utf-8|MediaWiki-API-Error: maxlag|Retry-After: 5", "/w/api.php", "", `{"error":{"code":"maxlag","info":"Waiting for 10.64.16.7: 6.4 seconds lagged."}}`, 5 * second, 5 * second},
+	{"MediaWiki, a limit", 200, "Content-Type: application/json; charset=utf-8|MediaWiki-API-Error: ratelimited", "/w/api.php", "", `{"error":{"code":"ratelimited","info":"You've exceeded your rate limit."}}`, second, second},
+	{"MediaWiki, a title", 200, "Content-Type: application/json; charset=utf-8|MediaWiki-API-Error: invalidtitle", "/w/api.php", "", `{"error":{"code":"invalidtitle"}}`, 0, 0},
 	// https://developers.google.com/maps/documentation/geocoding/requests-geocoding#StatusCodes
-	{"Google Maps", 200, "", "/maps/api/geocode/json", "x", "{\n   \"error_message\" : \"You have exceeded your rate-limit for this API.\",\n   \"results\" : [],\n   \"status\" : \"OVER_QUERY_LIMIT\"\n}", second, second},
-	{"Google Maps, a day", 200, "", "/maps/api/geocode/json", "x", `{"error_message":"You have exceeded your daily request quota for this API.","status":"OVER_QUERY_LIMIT"}`, 0, 0},
-	{"Google Maps, fine", 200, "", "/maps/api/geocode/json", "x", `{"results":[],"status":"OK"}`, 0, 0},
+	{"Google Maps", 200, "", "/maps/api/geocode/json", "", "{\n   \"error_message\" : \"You have exceeded your rate-limit for this API.\",\n   \"results\" : [],\n   \"status\" : \"OVER_QUERY_LIMIT\"\n}", second, second},
+	{"Google Maps, a day", 200, "", "/maps/api/geocode/json", "", `{"error_message":"You have exceeded your daily request quota for this API.","status":"OVER_QUERY_LIMIT"}`, 0, 0},
+	{"Google Maps, fine", 200, "", "/maps/api/geocode/json", "", `{"results":[],"status":"OK"}`, 0, 0},
 	// https://docs.etherscan.io/resources/common-error-messages
-	{"Etherscan", 200, "", "/v2/api?chainid=1&module=account&action=balance", "x", `{"status":"0","message":"NOTOK","result":"Max calls per sec rate limit reached (5/sec)"}`, second, second},
-	{"Etherscan, a day", 200, "", "/api?module=account", "x", `{"status":"0","message":"NOTOK","result":"Max daily rate limit reached. 100000 (100%) of 100000 day/limit"}`, 0, 0},
-	{"Etherscan, another API", 200, "", "/api?action=balance", "x", `{"status":"0","result":"Max rate limit reached"}`, 0, 0},
+	{"Etherscan", 200, "", "/v2/api?chainid=1&module=account&action=balance", "", `{"status":"0","message":"NOTOK","result":"Max calls per sec rate limit reached (5/sec)"}`, second, second},
+	{"Etherscan, a day", 200, "", "/api?module=account", "", `{"status":"0","message":"NOTOK","result":"Max daily rate limit reached. 100000 (100%) of 100000 day/limit"}`, 0, 0},
+	{"Etherscan, another API", 200, "", "/api?action=balance", "", `{"status":"0","result":"Max rate limit reached"}`, 0, 0},
 	// https://learn.microsoft.com/rest/api/storagerp/srp_error_codes_common
 	{"Azure Storage Resource Provider", 409, "X-Ms-Error-Code: ResourceCollectionRequestsThrottled", "/", "x", "", second, second},
 	// https://learn.microsoft.com/azure/azure-resource-manager/management/request-limits-and-throttling
@@ -196,7 +196,7 @@ var words = []word{
 	{"Google, the quota", 403, "", "/", "x", fmt.Sprintf(googleForbidden, "quotaExceeded"), 0, 0},
 	{"Gemini, the day", 429, "", "/", "x", fmt.Sprintf(googleStatus, 429, "RESOURCE_EXHAUSTED", `{"violations": [{"quotaId": "GenerateRequestsPerDayPerProjectPerModel-FreeTier"}]}, `+retryInfo), 0, 0},
 	{"Google, a conflict with a time", 409, "", "/", "x", fmt.Sprintf(googleStatus, 409, "ABORTED", retryInfo), 0, 0},
-	{"Google, only in the message", 403, "", "/", "x", `{"error": {"code": 403, "message": "rateLimitExceeded"}}`, 0, 0},
+	{"Google, only in the message", 403, "", "/", "x", `{"error": {"code": 403, "message": "rateLimitExceeded"}}`, second, second},
 	{"GraphQL, a query that is wrong", 200, "", "/graphql", "{}", `{"errors":[{"message":"Field 'x' does not exist","extensions":{"code":"GRAPHQL_VALIDATION_FAILED"}}]}`, 0, 0},
 	{"GraphQL, a query that is wrong, 400", 400, "", "/graphql", "{}", `{"errors":[{"message":"THROTTLED","extensions":{"code":"BAD_USER_INPUT"}}]}`, 0, 0},
 	{"GraphQL, as data", 200, "", "/graphql", "{}", `{"data":{"code":"\"errors\" THROTTLED"}}`, 0, 0},
@@ -225,7 +225,7 @@ var words = []word{
 	{"cut", 403, "", "/", "x", fmt.Sprintf(googleForbidden, "rateLimitExceeded")[:80], 0, 0},
 	{"longer than 64 KiB", 403, "", "/", "x", strings.Repeat(" ", 64<<10) + fmt.Sprintf(googleForbidden, "rateLimitExceeded"), 0, 0},
 	{"longer than 64 KiB, 200", 200, "", "/graphql", "{}", `{"errors":[{"extensions":{"code":"THROTTLED"}}],"x":"` + strings.Repeat("x", 64<<10) + `"}`, 0, 0},
-	{"wrong types", 403, "", "/", "x", `{"error": [{"errors": {"reason": "rateLimitExceeded"}}], "errors": "THROTTLED", "jsonrpc": 2}`, 0, 0},
+	{"wrong types", 403, "", "/", "x", `{"error": [{"errors": {"reason": "quotaExceeded"}}], "errors": "THROTTLED", "jsonrpc": 2}`, 0, 0},
 	{"deep", 403, "", "/", "x", `{"error":` + strings.Repeat("[", 20000), 0, 0},
 	{"a part of a batch, with spaces", 200, "", "/", " " + calls, `
 		[{"jsonrpc":"2.0","id":1,"result":"x"}, ` + fmt.Sprintf(refusedCall, -32005, "limit exceeded") + "]", second, 0},
@@ -243,19 +243,25 @@ func (w *word) layer() sluicetest.Layer {
 
 // A maker that says in its own words that there were too many calls is heard with no configuration.
 func TestMakers(t *testing.T) {
-	for _, c := range words {
+	for _, c := range slices.Concat(words, unknownWords) {
 		for _, idempotent := range []bool{true, false} {
 			t.Run(fmt.Sprintf("%s/%v", c.name, idempotent), func(t *testing.T) {
 				retry := sluice.RetryPolicy{Backoff: sluice.Constant(another), ThrottleBackoff: sluice.Constant(second)}
 				inWorld(t, sluicehttp.Config{Retry: retry}, layers(sluicetest.On(1, c.layer())), func(w *world) {
 					ctx := sluicehttp.WithOverrides(bg, sluicehttp.Overrides{Idempotent: idempotent})
-					req := request(w, ctx, "POST", "https://a.test"+c.path, strings.NewReader(c.sent))
+					method, url, sent, want := "POST", c.path, io.Reader(strings.NewReader(c.sent)), c.post
+					if c.sent == "" {
+						method, sent = "GET", nil
+					}
+					if strings.HasPrefix(url, "/") {
+						url = "https://a.test" + url
+					}
+					if idempotent || c.sent == "" {
+						want = c.idempotent
+					}
+					req := request(w, ctx, method, url, sent)
 					req.Header.Set("Content-Type", "application/json")
 					status, body, err := w.do(req)
-					want := c.idempotent
-					if !idempotent {
-						want = c.post
-					}
 					if want > 0 {
 						if status != 200 || body != "ok\n" {
 							t.Errorf("%d, %.100q, %v", status, body, err)

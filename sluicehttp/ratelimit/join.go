@@ -180,7 +180,7 @@ func (r *reader) judge() {
 		r.Throttled, refused = true, true
 	case statusOverloaded:
 		r.Throttled = true
-	case http.StatusServiceUnavailable, 420, 430, 509: // which some servers use, see sluicehttp
+	case http.StatusServiceUnavailable, 420, 430, 508, 509, 999: // which some servers use, see sluicehttp
 		r.Throttled = stated
 	case http.StatusForbidden:
 		r.Throttled, refused = stated || empty, true

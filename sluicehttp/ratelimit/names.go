@@ -35,7 +35,10 @@ const (
 	xRetryAfter
 	xRateLimitRetryAfter
 	xRateLimitRetryAfterSeconds
-	grpcPushback // before shouldRetry, which takes precedence
+	contentfulReset
+	larkReset
+	esiErrorReset // of a limit of errors: it matters only if that has throttled the call
+	grpcPushback  // before shouldRetry, which takes precedence
 )
 
 // Parts of shouldRetry.
@@ -157,6 +160,20 @@ var names = []name{
 	{"*-ratelimit-{*}-remaining", perUnit, remaining},
 	{"*-ratelimit-{*}-reset-after", perUnit, resetAfter},
 	{"*-ratelimit-{*}-reset", perUnit, reset},
+
+	// These are the last, because they share the bits of others, and those had better have no stars.
+	{"x-contentful-ratelimit-reset", retryAfter, contentfulReset},
+	{"x-ogw-ratelimit-reset", retryAfter, larkReset},
+	{"x-esi-error-limit-reset", retryAfter, esiErrorReset},
+	{"x-ratelimit-requests-quota", xPlain, most},
+	{"x-ratelimit-requests-left", xPlain, remaining},
+	{"x-ratelimit-time-reset-ms", xPlain, resetAfter},
+	{"gw-ratelimit-limit", xPlain, most},
+	{"gw-ratelimit-remaining", xPlain, remaining},
+	{"gw-ratelimit-reset", xPlain, resetAfter},
+	{"x-sentry-rate-limit-limit", xPlain, most},
+	{"x-sentry-rate-limit-remaining", xPlain, remaining},
+	{"x-sentry-rate-limit-reset", xPlain, reset},
 }
 
 const (
@@ -231,8 +248,9 @@ func (x *nameIndex) add(n name, bit uint64) {
 			k.from, k.to = uint8(len(before)), uint8(len(before)+len(unit))
 		}
 		x.exact[text] = k
-		usual := &x.spelled[bits.TrailingZeros64(bit)]
-		usual.key, usual.kind = http.CanonicalHeaderKey(text), k
+		if usual := &x.spelled[bits.TrailingZeros64(bit)]; usual.key == "" {
+			usual.key, usual.kind = http.CanonicalHeaderKey(text), k
+		}
 	} else {
 		x.patterns = append(x.patterns, p)
 	}
@@ -332,6 +350,12 @@ var lower = func() (table [256]byte) {
 	}
 	return table
 }()
+
+// inMillis reports whether the numbers of a field are milliseconds from now.
+func (f *knownField) inMillis() bool {
+	n := len(f.key)
+	return strings.EqualFold(f.key[n-3:], "-ms") || strings.EqualFold(f.key, "gw-ratelimit-reset") // KuCoin
+}
 
 // unit returns the unit in the name of the field, in lower case.
 func (f *knownField) unit() string {

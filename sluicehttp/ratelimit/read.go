@@ -90,7 +90,7 @@ func (r *reader) readRetryAfter(f *knownField) {
 		r.readPushback(f)
 		return
 	}
-	if !r.needsRetryAt() {
+	if !r.needsRetryAt() || f.part == esiErrorReset && r.Status != 420 && r.Status != http.StatusTooManyRequests {
 		return
 	}
 	longest := time.Duration(-1)
@@ -117,7 +117,7 @@ func (r *reader) wait(f *knownField, v string, millis bool) (wait, rounding time
 		n, _, why := parseNumber(v)
 		return n.of(time.Millisecond), 0, why
 	}
-	w, why := parseTime(v, r.options.inMillis(f.key))
+	w, why := parseTime(v, f.inMillis() || r.options.inMillis(f.key))
 	wait, rounding = r.until(w)
 	return wait, rounding, why
 }

@@ -1,0 +1,116 @@
+package sluicehttp
+
+import (
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/sluice-go/sluice/sluicehttp/ratelimit"
+)
+
+// waitsFor notes when to call again, if a statement of an error says so and the header does not.
+//
+//	{"errcode": "M_LIMIT_EXCEEDED", "error": "Too Many Requests", "retry_after_ms": 2000}
+//	    https://spec.matrix.org/latest/client-server-api/#rate-limiting
+//	{"fault": {"code": 900800, …, "nextAccessTime": "2026-Sep-12 20:00:00+0000 UTC"}}
+//	    https://apim.docs.wso2.com/en/latest/troubleshooting/error-handling/
+//	{"error_id": 502, …, "error_message": "too many requests from this IP, more requests available in 55 seconds"}
+//	    https://api.stackexchange.com/docs/throttle
+//
+// The field counts before the message. A message that says minutes or hours in words is often the same
+// whenever it is sent ("try again in an hour"), so only seconds count there, and times such as 1m20s.
+func (a *answer) waitsFor(all []statement) {
+	limits := *a.said
+	limits.Throttled = false // so that PauseUntil looks at the limits
+	if at, _ := limits.PauseUntil(); !at.IsZero() {
+		return
+	}
+	wait := time.Duration(0)
+	for i := range all {
+		if field := waitField(all[i].key); field != "" {
+			wait = max(wait, a.until(field, all[i].raw))
+		}
+	}
+	if wait == 0 {
+		for i := range all {
+			wait = max(wait, waitInText(all[i].text))
+		}
+	}
+	if wait > 0 {
+		a.said.RetryAt, a.said.RetrySource = time.Now().Add(wait), "the body"
+	}
+}
+
+// waitField returns the field of a header that means the same as a key of a body, in words; "" if
+// there is none.
+func waitField(key string) string {
+	key = strings.ReplaceAll(key, " ", "")
+	for _, name := range []string{"retryafter", "retryin", "retryat", "waittime", "wait", "backoff", "resetin", "resetafter", "ratereset", "nextaccesstime"} {
+		rest, found := strings.CutPrefix(key, name)
+		if !found {
+			continue
+		}
+		switch rest {
+		case "", "s", "sec", "secs", "second", "seconds":
+			return "Retry-After"
+		case "ms", "millis", "milliseconds":
+			return "Retry-After-Ms"
+		}
+	}
+	return ""
+}
+
+// until returns how long it is until the time value of a field, or 0.
+func (a *answer) until(field, value string) time.Duration {
+	now := time.Now()
+	header := http.Header{field: {value}, "Date": a.resp.Header["Date"]}
+	said, _ := ratelimit.Options{}.Parse(http.StatusTooManyRequests, header, now)
+	return said.RetryAt.Sub(now) // negative if there is none
+}
+
+// waitInText returns the wait after words such as "try again in", or 0.
+func waitInText(text string) time.Duration {
+	for _, words := range []string{"try again in", "retry in", "retry after", "retrying in", "available in", "wait", "reset in", "resets in"} {
+		_, rest, found := strings.Cut(text, words)
+		if !found {
+			continue
+		}
+		if d := duration(strings.TrimLeft(strings.TrimPrefix(rest, " for"), " :~")); d > 0 {
+			return d
+		}
+	}
+	return 0
+}
+
+// duration returns the time at the beginning of s: "55 seconds", "2.5s", "1m20s", "250 ms", "00:01:20".
+func duration(s string) (d time.Duration) {
+	if t, err := time.Parse(time.TimeOnly, s[:min(len(s), len(time.TimeOnly))]); err == nil {
+		return t.Sub(t.Truncate(24 * time.Hour))
+	}
+	for range 4 { // hours, minutes, seconds, and parts of one
+		digits := len(s) - len(strings.TrimLeft(s, "0123456789."))
+		n, err := strconv.ParseFloat(s[:digits], 64)
+		if err != nil {
+			return d
+		}
+		s = strings.TrimLeft(s[digits:], " ")
+		letters := len(s) - len(strings.TrimLeft(s, "abcdefghijklmnopqrstuvwxyz"))
+		unit := time.Duration(0)
+		switch s[:letters] {
+		case "ms", "millisecond", "milliseconds":
+			unit = time.Millisecond
+		case "s", "sec", "secs", "second", "seconds":
+			unit = time.Second
+		case "m":
+			unit = time.Minute
+		case "h":
+			unit = time.Hour
+		default:
+			return d
+		}
+		d += time.Duration(min(n, 1e5) * float64(unit))
+		s = s[letters:]
+	}
+	return d
+}
