@@ -16,6 +16,7 @@ type claim struct {
 
 	ending // of its window
 	refill // of it as a bucket
+	tally  tally
 
 	// That nothing remains, since a response that arrived at emptyAt.
 	empty     bool
@@ -46,7 +47,8 @@ func (c *claim) note(l *ratelimit.Limit, r *reply, f *finding) {
 		c.empty, c.ask = false, time.Time{}
 		c.rest = max(0, c.rest-1)
 	}
-	*f = finding{known: true, ignore: c.refuted, bucket: c.ofBucket, until: c.until}
+	c.tally.note(l, r)
+	*f = finding{known: true, ignore: c.refuted || c.tally.several, bucket: c.ofBucket, until: c.until}
 	if !r.refused && remaining == 0 && !c.refuted {
 		c.exhaust(l, r, f)
 	}

@@ -1,6 +1,7 @@
 package sluicehttp
 
 import (
+	"net/http"
 	"time"
 
 	"github.com/sluice-go/sluice"
@@ -40,7 +41,8 @@ import (
 // window, then in the next three, and so on.
 //
 // Is it about all calls? A limit that has two maxima, or two buckets, under one name is several
-// limits, each of some of the calls. It is not known here which, so none of them stops calls.
+// limits, each of some of the calls. It is not known here which, so none of them stops calls. Neither
+// does one that has granted more than it can, see tally.go.
 
 // A reply is a response, as claims see it.
 type reply struct {
@@ -52,6 +54,7 @@ type reply struct {
 
 	granted bool // not throttled, and no error either, which may hide a throttling response
 	refused bool
+	cached  bool      // it says that the caller's copy is still good, which many limits do not count
 	retryAt time.Time // when the server says to retry, and in which field
 	source  string
 }
@@ -85,7 +88,7 @@ func (st *state) noteClaims(h *hold, said *ratelimit.Info, found *findings, now 
 		return
 	}
 	st.watched.Store(true)
-	r := reply{now: now, call: h.number, sent: now, flying: st.inFlight.Load(), granted: !said.Throttled && said.Status < 400, refused: said.Throttled, retryAt: said.RetryAt, source: said.RetrySource}
+	r := reply{now: now, call: h.number, sent: now, flying: st.inFlight.Load(), granted: !said.Throttled && said.Status < 400, refused: said.Throttled, cached: said.Status == http.StatusNotModified, retryAt: said.RetryAt, source: said.RetrySource}
 	if r.call > 0 {
 		r.sent = st.t.epoch.Add(h.since)
 	}
