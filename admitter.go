@@ -7,7 +7,6 @@ import (
 	"github.com/sluice-go/sluice/internal/queue"
 	"github.com/sluice-go/sluice/internal/sat"
 	"github.com/sluice-go/sluice/internal/schedule"
-	"github.com/sluice-go/sluice/limits"
 )
 
 // # What holds a call up in its own gate
@@ -98,14 +97,6 @@ func (r *admitter) Forecast(now time.Duration, ahead int64) time.Duration {
 
 // Unit implements queue.HasUnit.
 func (r *admitter) Unit() float64 { return r.schedule.Unit() }
-
-// refuse implements queue.Config.Refuse.
-func (r *admitter) refuse(n int64) error {
-	if r.room.never(n) {
-		return limits.ErrTooLarge
-	}
-	return nil
-}
 
 // giveUp implements queue.Config.GiveUp: it ends the wait of a call if the gate is
 // paused, or the server has refused all calls, for longer than RetryPolicy.MaxServerWait.

@@ -229,7 +229,7 @@ func queueConfig(g *Gate) queue.Config {
 	cfg := queue.Config{
 		MaxWaiting: int32(min(g.maxWaiting, math.MaxInt32)),
 		Behind:     &g.behind,
-		Refuse:     r.refuse,
+		Refuse:     g.room.refuse,
 		GiveUp:     r.giveUp,
 		Blame:      r.blame,
 		Weigh:      g.rateUnit.of,

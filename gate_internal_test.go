@@ -385,7 +385,7 @@ func TestPermit_Settle_LooksOnlyAtDelayedWaiters(t *testing.T) {
 					t.Fatal(err)
 				}
 				f := &forecasts{admitter: (*admitter)(g)}
-				g.queue.Init(f, queue.Config{Refuse: f.refuse, Weigh: g.rateUnit.of, Latch: f.admitter})
+				g.queue.Init(f, queue.Config{Refuse: g.room.refuse, Weigh: g.rateUnit.of, Latch: f.admitter})
 				p, err := g.Acquire(t.Context(), 10)
 				if err != nil {
 					t.Fatal(err)

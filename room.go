@@ -52,8 +52,13 @@ func (r *room) has(n int64) bool {
 	return r.unit.of(n) <= most-r.used()
 }
 
-// never reports whether a call of n has no room even if it is alone.
-func (r *room) never(n int64) bool { return r.limit > 0 && r.unit.of(n) > r.limit }
+// refuse implements queue.Config.Refuse: a call that has no room even if it is alone never starts.
+func (r *room) refuse(n int64) error {
+	if r.limit > 0 && r.unit.of(n) > r.limit {
+		return limits.ErrTooLarge
+	}
+	return nil
+}
 
 // used returns the amount in flight, in the unit of the limit.
 func (r *room) used() int64 {
@@ -71,9 +76,10 @@ func (r *room) places() int64 {
 	return min(r.limit, flight.Most)
 }
 
-// mostCalls returns how many calls may be in flight as configured, 0 if that is not limited.
+// mostCalls returns how many calls may be in flight as configured, 0 if that is not limited. r may be
+// nil: the memory of the zero Gate has none.
 func (r *room) mostCalls() int {
-	if r.unit != Calls {
+	if r == nil || r.unit != Calls {
 		return 0
 	}
 	return int(min(r.limit, math.MaxInt32))

@@ -168,7 +168,7 @@ func TestStressGate(t *testing.T) {
 	}
 	rec := &recorder{admitter: (*admitter)(g)}
 	g.lane.Close() // all of them are to come by the recorder
-	g.queue.Init(rec, queue.Config{Refuse: rec.refuse})
+	g.queue.Init(rec, queue.Config{Refuse: g.room.refuse})
 
 	var granted, inFlight, most atomic.Int64
 	enter := func() {
