@@ -32,7 +32,8 @@
 //
 // A server that clearly rejected calls, and a few seconds later answers all of them unclearly, has
 // banned the client, as fail2ban and some firewalls do with 403: for a minute, these answers are
-// rejections. Otherwise all calls of a batch would be lost within a second.
+// rejections, also while the Judge is deaf. Otherwise all calls of a batch would be lost within a
+// second.
 //
 // In both of the last states, calls that are accepted for half a minute although they are far apart
 // show that the reason has passed: the estimate is forgotten. After an hour without an unclear
@@ -127,7 +128,7 @@ type Judge struct {
 
 	lastGrant time.Duration // when the accepted call left that left last
 	last      time.Duration // unclear answer
-	row       int           // unclear answers since a call was accepted,
+	row       int           // unclear answers since a call was accepted, also while j is deaf,
 	rowFrom   time.Duration // when the first of them came
 	rejected  time.Duration // when a call was clearly rejected last; 0: never
 	accepted  time.Duration // lastGrant, if there was one
@@ -152,7 +153,7 @@ func (j *Judge) Grants() bool { return j.grants > 0 }
 
 // Quiet reports whether Granted may be left out: nothing is believed, and there is no unclear answer
 // among the last ones.
-func (j *Judge) Quiet() bool { return j.latest() == 0 && j.state == watching }
+func (j *Judge) Quiet() bool { return j.latest() == 0 && j.state == watching && j.row == 0 }
 
 // latest returns the last 16 answers.
 func (j *Judge) latest() uint16 { return uint16(j.answers) }
@@ -186,11 +187,17 @@ func (j *Judge) Rejected(now time.Duration) { j.rejected = max(1, now) }
 // many calls together is one piece of evidence. early says that it is among the first answers of
 // the server, so it may be the first of many.
 func (j *Judge) Unclear(now, since time.Duration, early bool) (v Verdict, together bool) {
-	switch {
-	case now < j.deaf:
-		return Failure, false
-	case j.state != watching && now-j.last > asleep:
+	if j.state != watching && now-j.last > asleep {
 		*j = Judge{wrong: j.wrong}
+	}
+	if j.row++; j.row == 1 {
+		j.rowFrom = now
+	}
+	if now < j.deaf {
+		if j.banned(now) {
+			return Refusal, false
+		}
+		return Failure, false
 	}
 	if j.latest() == 0 {
 		j.crowded = false
@@ -201,9 +208,6 @@ func (j *Judge) Unclear(now, since time.Duration, early bool) (v Verdict, togeth
 	together = j.unclear > 0 && since <= j.first
 	j.last = now
 	j.unclear++
-	if j.row++; j.row == 1 {
-		j.rowFrom = now
-	}
 	if since > j.first {
 		j.after++
 	}
@@ -311,7 +315,7 @@ func (j *Judge) refute(now time.Duration) {
 	if j.wrong < 4 {
 		hold = min(hold, deafFor<<j.wrong)
 	}
-	*j = Judge{wrong: j.wrong + 1, deaf: now + hold}
+	*j = Judge{wrong: j.wrong + 1, deaf: now + hold, row: j.row, rowFrom: j.rowFrom, rejected: j.rejected, accepted: j.accepted}
 }
 
 // A test compares calls that were made slowly with the others.

@@ -305,3 +305,31 @@ func TestJudge_Ban(t *testing.T) {
 		}
 	}
 }
+
+// A finding that was wrong says nothing of a ban: a Judge that is deaf hears it, and only it.
+func TestJudge_BanWhileDeaf(t *testing.T) {
+	const s = time.Second
+	unclear := func(j *Judge, now time.Duration) Verdict {
+		v, _ := j.Unclear(now, now-10*ms, false)
+		return v
+	}
+	var j Judge
+	j.refute(10 * s)
+	if v := unclear(&j, 12*s); v != Failure {
+		t.Errorf("an unclear answer: %d", v)
+	}
+	if j.Quiet() {
+		t.Error("it does not hear that another call was accepted")
+	}
+	j.Granted(13*s, 13*s-20*ms)
+	j.Rejected(20 * s)
+	for now := 20 * s; now < 30*s; now += s {
+		if v := unclear(&j, now); v != Refusal {
+			t.Errorf("%v after the rejection: %d", now-20*s, v)
+		}
+	}
+	j.Granted(31*s, 31*s-20*ms)
+	if v := unclear(&j, 32*s); v != Failure {
+		t.Errorf("after the ban: %d", v)
+	}
+}
