@@ -2,7 +2,6 @@ package adaptive
 
 import (
 	"math"
-	"math/rand/v2"
 	"testing"
 )
 
@@ -31,18 +30,5 @@ func TestController_RecognizesOverloadFromTheFirstCallsOn(t *testing.T) {
 	r.until(300)
 	if g := float64(count(r.granted, 150, 300)) / 150; g < 2 {
 		t.Errorf("%.2f/s were granted of 3/s: %+v", g, r.controller.Belief())
-	}
-}
-
-// Calls that cost more take longer. That is no overload.
-func TestByCost_NormalIsTheSameForAllCosts(t *testing.T) {
-	var k byCost
-	rnd := rand.New(rand.NewPCG(1, 1))
-	for i := range 400 {
-		cost := math.Exp(5 + rnd.NormFloat64())
-		got := k.normal(1+cost/100, cost)
-		if want := 1 + k.cost/100; i > 200 && math.Abs(got-want) > .3*want {
-			t.Fatalf("a call of %.0f counts as %.2f s, one of the mean cost takes %.2f s", cost, got, want)
-		}
 	}
 }

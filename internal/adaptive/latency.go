@@ -24,7 +24,6 @@ type latency struct {
 	wasTook  float64
 	rises    int     // of the bound, one after the other
 	known    float64 // calls that base is of, while few were in flight
-	byCost   byCost
 }
 
 const (
@@ -40,7 +39,7 @@ const (
 
 // size is how many calls this round has: more if the bound must be set precisely.
 func (l *latency) size(c *Controller) int {
-	if l.base == 0 && !l.byCost.varies() {
+	if l.base == 0 {
 		return firstRound
 	}
 	if !c.limited() {
@@ -67,7 +66,6 @@ func (l *latency) ended(c *Controller, took float64, call Call, served bool) {
 	} else {
 		l.back++
 		if served {
-			took = l.byCost.normal(took, call.cost)
 			if l.base > 0 {
 				took = math.Min(took, 6*l.base) // one straggler is no news
 			}
@@ -88,30 +86,6 @@ func (l *latency) ended(c *Controller, took float64, call Call, served bool) {
 		l.judge(c, mean, in, n)
 	}
 }
-
-// byCost learns how much longer a call takes that costs more, by linear regression. A few
-// costly calls in a row are slow by nature: the server is not loaded.
-type byCost struct {
-	n, cost, took         float64 // calls, and their means
-	variance, correlation float64 // of cost; of cost and took
-}
-
-// normal returns how long a call would have taken if it had the mean cost.
-func (k *byCost) normal(took, cost float64) float64 {
-	k.n = math.Min(k.n+1, 128)
-	more := cost - k.cost
-	k.cost += more / k.n
-	k.variance += (more*(cost-k.cost) - k.variance) / k.n
-	k.correlation += (more*(took-k.took) - k.correlation) / k.n
-	k.took += (took - k.took) / k.n
-	if !k.varies() {
-		return took
-	}
-	return math.Max(.1*took, took-math.Max(0, k.correlation/k.variance)*(cost-k.cost))
-}
-
-// varies reports whether calls differ in cost.
-func (k *byCost) varies() bool { return k.variance > 1e-4*k.cost*k.cost }
 
 // limited reports whether the calls in flight are bounded because of latency.
 func (c *Controller) limited() bool { return c.phase != Capped && c.capacity.limit < c.capacity.most }
