@@ -101,8 +101,11 @@ func (r *ramp) refuse(now, since, asked time.Duration, surely bool) *ramp {
 	if r == nil {
 		r = new(ramp)
 	}
-	if since < r.began || r.on && r.sent == 0 {
-		return r // part of the last throttle, or a pause that became longer
+	if since < r.began || r.on && r.sent == 0 { // part of the last throttle, or a pause that became longer
+		if r.byWindow(asked) {
+			r.gap = 0
+		}
+		return r
 	}
 	if asked == 0 && !surely && !r.suspicious() {
 		r.out = max(0, r.out-1)
@@ -143,13 +146,16 @@ func (r *ramp) measure(now, asked time.Duration) {
 	r.growth = min(max(rampFewest, r.growth), rampMost)
 	switch {
 	case taken > 0:
-		if r.gap = r.best(now); asked > 2*max(time.Second, r.gap) {
-			r.gap = 0 // see above: a window
+		if r.gap = r.best(now); r.byWindow(asked) {
+			r.gap = 0
 		}
 	case asked == 0:
 		r.gap = max(r.gap, min(2*max(r.gap, now-r.first), rampMaxProbe))
 	}
 }
+
+// byWindow reports whether a server that asks for a wait counts by windows, see above.
+func (r *ramp) byWindow(asked time.Duration) bool { return asked > 2*max(time.Second, r.gap) }
 
 // best returns the shortest mean gap between two throttles, the one now among
 // them, that are far enough apart.

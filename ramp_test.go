@@ -463,6 +463,30 @@ func TestSlowStart_ProbesAServerThatRefusesAll(t *testing.T) {
 	})
 }
 
+// A pause that becomes long was one of a server that counts by windows, however it began.
+func TestSlowStart_APauseThatBecomesLong(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := mustGate(t, sluice.Config{})
+		window := func() {
+			for range 100 {
+				if err := g.Do(t.Context(), func(context.Context) error { return nil }); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		for range 3 {
+			window()
+			g.PauseUntil(time.Now().Add(30*ms), "nearly used up")
+			g.PauseUntil(time.Now().Add(time.Minute), "used up")
+		}
+		start := time.Now()
+		window()
+		if took := time.Since(start); took > time.Minute+ms {
+			t.Errorf("100 calls after the pause took %v; want 1m0s: a whole window has come back", took)
+		}
+	})
+}
+
 // # The model
 
 // A rampModel is the slow start of a gate without a rate: all that ever happened,
@@ -527,6 +551,10 @@ func (m rampModel) slot() time.Duration {
 			}
 			since, limit, window, left, answered = e.at+1, max(1, window/2), 1, 0, 0
 		case len(refusals) == 0:
+		case e.kind == rampPaused: // the pause became longer
+			if e.left > 2*time.Second && float64(e.left) > 2*gap {
+				gap = 0
+			}
 		case e.kind == rampLeft:
 			left, last = left+1, e.at
 		case e.kind == rampAnswered && e.left >= since:

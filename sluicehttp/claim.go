@@ -27,6 +27,8 @@ type claim struct {
 	wrong     int       // grants in spite of it, which another window may explain
 	refuted   bool      // it stops no calls until one is throttled
 
+	spare spare
+
 	rest, rested int // windows in which no call asks, and how many there were the last time
 }
 
@@ -44,14 +46,44 @@ func (c *claim) note(l *ratelimit.Limit, r *reply, f *finding) {
 		c.test(remaining, r)
 	}
 	if c.bound(l, c.missing(remaining), remaining, r) {
-		c.empty, c.ask = false, time.Time{}
+		c.empty, c.ask, c.spare = false, time.Time{}, spare{left: math.Inf(1)}
 		c.rest = max(0, c.rest-1)
 	}
 	c.tally.note(l, r)
 	*f = finding{known: true, ignore: c.refuted || c.tally.several, bucket: c.ofBucket, until: c.until}
-	if !r.refused && remaining == 0 && !c.refuted {
+	switch {
+	case r.refused || c.refuted:
+	case remaining == 0:
 		c.exhaust(l, r, f)
+	case r.granted && r.rate.Count == 0 && !c.ofBucket && countsCalls(l) && l.NextAt.IsZero() && c.spare.note(remaining, r) <= 1:
+		// One may go, but a slow start may send two after a response; after a pause it sends one.
+		took := r.now.Sub(r.sent)
+		if r.call == 0 {
+			took = mostOvertaking
+		}
+		if f.pending = r.now.Add(2 * took); f.pending.After(c.until) {
+			f.pending = c.until
+		}
 	}
+}
+
+// A spare is what remains of a window when all calls that were sent are counted.
+type spare struct {
+	left float64 // as the response to call said, when sent calls had been sent
+	call uint16
+	sent uint32
+}
+
+// note returns what is left after response r: what remained, less the calls that were sent later. Calls
+// that were sent earlier may have been overtaken, and not be counted either. So the least of the last
+// responses counts.
+func (s *spare) note(remaining float64, r *reply) float64 {
+	left := remaining - r.later
+	if apart := int64(int16(r.call - s.call)); max(apart, -apart) <= r.flying {
+		left = min(left, s.left-float64(r.total-s.sent))
+	}
+	*s = spare{left, r.call, r.total}
+	return left
 }
 
 // missing returns how much of the maximum is missing, infinitely much if that is unknown.

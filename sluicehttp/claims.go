@@ -1,7 +1,9 @@
 package sluicehttp
 
 import (
+	"math"
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/sluice-go/sluice"
@@ -40,6 +42,12 @@ import (
 // open, one call asks as soon as the reset is possible. If it is throttled, none asks in the next
 // window, then in the next three, and so on.
 //
+// Does the rest suffice? Calls that were sent later are not counted in it. If they may use it up, calls
+// wait until these are answered: only the response to the last of them says whether something is left.
+// Without that each window of 100 ended with as many throttled calls as were in flight, and a gate that
+// learned from them used the next window at 5 calls per second. A limit of some of the calls does not
+// lose more by it than this short wait.
+//
 // Is it about all calls? A limit that has two maxima, or two buckets, under one name is several
 // limits, each of some of the calls. It is not known here which, so none of them stops calls. Neither
 // does one that has granted more than it can, see tally.go.
@@ -50,6 +58,8 @@ type reply struct {
 	call   uint16    // the number of the call, 0 if it was not counted
 	sent   time.Time // when it was sent; now if it was not counted
 	flying int64     // calls in flight
+	later  float64   // calls that were sent after it
+	total  uint32    // calls that were sent at all
 	rate   sluice.Rate
 
 	granted bool // not throttled, and no error either, which may hide a throttling response
@@ -72,6 +82,10 @@ type finding struct {
 	// Of a limit of which nothing remains, otherwise zero.
 	next time.Time // when a bucket has one more
 	ask  time.Time // when one call may ask whether until has come
+
+	// Until the calls that were sent later are answered, if they may use up what remains;
+	// otherwise zero.
+	pending time.Time
 }
 
 // findings are those of a response, in the order of its limits.
@@ -87,10 +101,15 @@ func (st *state) noteClaims(h *hold, said *ratelimit.Info, found *findings, now 
 	if len(said.Limits) == 0 {
 		return
 	}
-	st.watched.Store(true)
-	r := reply{now: now, call: h.number, sent: now, flying: st.inFlight.Load(), granted: !said.Throttled && said.Status < 400, refused: said.Throttled, cached: said.Status == http.StatusNotModified, retryAt: said.RetryAt, source: said.RetrySource}
+	if st.watched.CompareAndSwap(false, true) {
+		st.unseen.Store(st.gate.Stats().InFlight)
+	}
+	r := reply{now: now, call: h.number, sent: now, flying: st.inFlight.Load(), granted: !said.Throttled && said.Status < 400, refused: said.Throttled, cached: said.Status == http.StatusNotModified, total: st.sent.Load(), retryAt: said.RetryAt, source: said.RetrySource}
 	if r.call > 0 {
 		r.sent = st.t.epoch.Add(h.since)
+		r.later = float64(uint16(r.total) - r.call)
+	} else {
+		r.later = float64(r.total) + float64(max(0, st.unseen.Add(-1)))
 	}
 	if refills := st.claims(said, &r, found); refills > 0 {
 		// The server has not said when to retry, but when the bucket is full.
@@ -117,7 +136,9 @@ func (st *state) claims(said *ratelimit.Info, r *reply, found *findings) (refill
 		}
 		f := &found[i]
 		c.note(l, r, f)
-		f.ignore = f.ignore || several
+		if f.ignore = f.ignore || several; f.ignore {
+			f.pending = time.Time{}
+		}
 		if wait, bucket := c.nextOf(l, r); bucket && r.refused && r.source == l.Source {
 			refills = max(refills, wait)
 		}
@@ -145,7 +166,7 @@ func (st *state) claimOf(l *ratelimit.Limit, bucket string) (c *claim, several b
 	switch {
 	case c != nil:
 	case len(st.claimed) < mostClaims:
-		c = &claim{name: l.Name, partition: l.Partition, bucket: bucket, most: l.Max}
+		c = &claim{name: l.Name, partition: l.Partition, bucket: bucket, most: l.Max, spare: spare{left: math.Inf(1)}}
 		st.claimed = append(st.claimed, c)
 	default:
 		return nil, several
@@ -164,7 +185,7 @@ func (st *state) emptyUntil(said *ratelimit.Info, found *findings, now time.Time
 	switch use := &st.t.cfg.Published; {
 	case !at.IsZero() && source == said.RetrySource: // of a redirect
 		return at, source
-	case use.Disabled || at.IsZero() && use.Reserve == 0:
+	case use.Disabled || at.IsZero() && use.Reserve == 0 && !found.anyPending():
 		return time.Time{}, ""
 	}
 	at = time.Time{}
@@ -173,6 +194,9 @@ func (st *state) emptyUntil(said *ratelimit.Info, found *findings, now time.Time
 		remaining, known := l.Remaining.Value()
 		reserve := st.t.cfg.Published.reserve(mostOf(l))
 		exhausted := known && (remaining == 0 || reserve > 0 && remaining < 1+reserve)
+		if i < len(found) && found[i].pending.After(at) {
+			at, source = found[i].pending, l.Source
+		}
 		if !exhausted || l.ResetAt.IsZero() || l.Unit == concurrent || !l.NextAt.IsZero() && !countsCalls(l) {
 			continue // for LLM tokens: a small call may pass
 		}
@@ -185,6 +209,11 @@ func (st *state) emptyUntil(said *ratelimit.Info, found *findings, now time.Time
 		}
 	}
 	return at, source
+}
+
+// anyPending reports whether the calls in flight may use up what remains of a limit.
+func (found *findings) anyPending() bool {
+	return slices.ContainsFunc(found[:], func(f finding) bool { return !f.pending.IsZero() })
 }
 
 // opens returns when a call may be sent if nothing remains of l, limit i; zero if now.

@@ -264,6 +264,9 @@ func TestTransport_Claims(t *testing.T) {
 		{"koa, told", func() func(time.Time, http.Header) bool { return npm().koa }, told(20), 520, 25 * second, .91, .01},
 		{"express", func() func(time.Time, http.Header) bool { return npm().express }, sluicehttp.Config{}, 520, 25 * second, .75, .05},
 		{"koa", func() func(time.Time, http.Header) bool { return npm().koa }, sluicehttp.Config{}, 520, 25 * second, .75, .08},
+		// Each window ends without a throttled call, and the next one begins at full speed.
+		{"100 in 20 s", func() func(time.Time, http.Header) bool { return (&npmWindow{n: 100, per: 20 * second}).express }, sluicehttp.Config{}, 400, 60 * second, .85, .003},
+		{"200 a minute", func() func(time.Time, http.Header) bool { return (&npmWindow{n: 200, per: 60 * second}).express }, sluicehttp.Config{}, 400, 60 * second, .85, .003},
 		// Without headers 60.7 s.
 		{"a true rate", func() func(time.Time, http.Header) bool { return aligned(50, false) }, told(50), 3000, 60 * second, 60. / 62, .001},
 		{"a true rate, Retry-After", func() func(time.Time, http.Header) bool { return aligned(50, true) }, told(50), 3000, 60 * second, 60. / 62, .001},

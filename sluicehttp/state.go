@@ -31,6 +31,7 @@ type state struct {
 	inFlight atomic.Int64        // attempts without a response; counted only if watched
 	watched  atomic.Bool         // it matters when calls are sent: a server publishes limits, or they are spread
 	sent     atomic.Uint32       // attempts since watched
+	unseen   atomic.Int64        // attempts from before, without a response
 	spread   atomic.Int64        // until when the pace is spread, since t.epoch; 0 if it is not
 
 	mu   sync.Mutex
