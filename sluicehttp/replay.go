@@ -14,6 +14,7 @@ import (
 //	none                       nothing to do
 //	GetBody is set             a new one for each attempt
 //	known length, ≤ 64 KiB     read into memory before the first attempt
+//	unknown length             kept as the first attempt reads it, if it ends within 64 KiB
 //	anything else              again only if nothing has been read of it
 //
 // The last case happens if there was no connection. The base transport closes the body all
@@ -124,6 +125,11 @@ func (p *replay) next(req *http.Request, again bool) (*http.Request, error) {
 		return req, nil
 	}
 	req = shallow(req)
+	if p.getBody == nil && p.last != nil {
+		if kept, whole := p.last.content(); whole {
+			p.getBody = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(kept)), nil }
+		}
+	}
 	switch {
 	case none:
 	case p.getBody != nil:
@@ -133,7 +139,7 @@ func (p *replay) next(req *http.Request, again bool) (*http.Request, error) {
 		}
 		req.Body, req.GetBody = body, p.getBody
 	default:
-		p.last = &shield{body: p.body}
+		p.last = &shield{body: p.body, keeps: req.ContentLength <= 0}
 		req.Body = p.last
 	}
 	return req, nil
@@ -157,13 +163,18 @@ func shallow(req *http.Request) *http.Request {
 }
 
 // A shield is a body that another attempt can use as long as nothing has been read. An
-// attempt that is over gets an error from Read.
+// attempt that is over gets an error from Read. If it keeps what is read, another attempt can send
+// that as soon as it is whole.
 type shield struct {
 	body io.ReadCloser
 
 	mu     sync.Mutex
 	read   bool // something was read, or lower was called: body may be closed
 	closed bool // by the attempt
+
+	keeps bool   // what is read, up to smallBody
+	kept  []byte // not changed any more once it is whole
+	whole bool   // all was read and kept
 }
 
 // Read implements io.Reader.
@@ -175,7 +186,22 @@ func (s *shield) Read(p []byte) (int, error) {
 	}
 	s.read = true
 	s.mu.Unlock()
-	return s.body.Read(p)
+	n, err := s.body.Read(p)
+	s.mu.Lock()
+	s.keep(p[:n], err)
+	s.mu.Unlock()
+	return n, err
+}
+
+// keep keeps b, which was read with err. s.mu is held.
+func (s *shield) keep(b []byte, err error) {
+	switch {
+	case !s.keeps || s.whole:
+	case len(s.kept)+len(b) > smallBody || err != nil && err != io.EOF:
+		s.keeps, s.kept = false, nil
+	default:
+		s.kept, s.whole = append(s.kept, b...), err == io.EOF
+	}
 }
 
 // Close implements io.Closer.
@@ -190,15 +216,22 @@ func (s *shield) Close() error {
 	return s.body.Close()
 }
 
-// spent returns true if something has been read. Otherwise it takes the body away from the
-// attempt and returns false.
+// spent returns true if something has been read that is not kept. Otherwise it takes the body away
+// from the attempt and returns false.
 func (s *shield) spent() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !s.read {
 		s.closed = true
 	}
-	return s.read
+	return s.read && !s.whole
+}
+
+// content returns the whole body, and whether it was read and kept.
+func (s *shield) content() (kept []byte, whole bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.kept, s.whole
 }
 
 // lower lets the body be closed: at once if the attempt has already closed it.

@@ -15,7 +15,7 @@ import (
 // the other errors of package sluice.
 var (
 	// ErrReplay means that the body has been read, has no GetBody, and is longer
-	// than 64 KiB or of unknown length.
+	// than 64 KiB, or of unknown length and not read to its end.
 	ErrReplay = errors.New("sluicehttp: the body cannot be sent again")
 
 	// ErrUnsafe means that the request is not idempotent and the server may have
