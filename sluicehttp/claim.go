@@ -55,8 +55,7 @@ func (c *claim) note(l *ratelimit.Limit, r *reply, f *finding) {
 	case r.refused || c.refuted:
 	case remaining == 0:
 		c.exhaust(l, r, f)
-	case r.granted && r.rate.Count == 0 && !c.ofBucket && countsCalls(l) && l.NextAt.IsZero() && c.spare.note(remaining, r) <= 1:
-		// One may go, but a slow start may send two after a response; after a pause it sends one.
+	case r.granted && r.rate.Count == 0 && !c.ofBucket && countsCalls(l) && l.NextAt.IsZero() && c.spare.note(remaining, r) <= r.least():
 		took := r.now.Sub(r.sent)
 		if r.call == 0 {
 			took = mostOvertaking
@@ -65,6 +64,15 @@ func (c *claim) note(l *ratelimit.Limit, r *reply, f *finding) {
 			f.pending = c.until
 		}
 	}
+}
+
+// least returns how much must be left. One call more would do, but a slow start may send two after a
+// response; after a pause it sends one.
+func (r *reply) least() float64 {
+	if r.waiting || r.later > 0 || r.flying > 0 {
+		return 1
+	}
+	return 0
 }
 
 // A spare is what remains of a window when all calls that were sent are counted.

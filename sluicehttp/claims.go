@@ -60,7 +60,9 @@ type reply struct {
 	flying int64     // calls in flight
 	later  float64   // calls that were sent after it
 	total  uint32    // calls that were sent at all
-	rate   sluice.Rate
+
+	waiting bool // calls wait for the gate
+	rate    sluice.Rate
 
 	granted bool // not throttled, and no error either, which may hide a throttling response
 	refused bool
@@ -111,6 +113,7 @@ func (st *state) noteClaims(h *hold, said *ratelimit.Info, found *findings, now 
 	} else {
 		r.later = float64(r.total) + float64(max(0, st.unseen.Add(-1)))
 	}
+	r.waiting = st.gate.Stats().Waiting > 0
 	if refills := st.claims(said, &r, found); refills > 0 {
 		// The server has not said when to retry, but when the bucket is full.
 		said.RetryAt, said.RetrySource, said.Floor = time.Time{}, "", refills
