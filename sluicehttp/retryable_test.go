@@ -83,7 +83,7 @@ type decision struct {
 // again is that table once more, written from the text.
 func (d decision) again() bool {
 	idempotent := strings.Contains(" GET HEAD OPTIONS TRACE PUT DELETE ", " "+d.method+" ") || d.method == "" || d.mark != ""
-	if (d.body == "long" || d.body == "unknown") && d.reads {
+	if d.body == "long" && d.reads {
 		return false // it cannot be had again
 	}
 	if err := d.outcome.err; err != nil {
