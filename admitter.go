@@ -100,11 +100,14 @@ func (r *admitter) Unit() float64 { return r.schedule.Unit() }
 
 // giveUp implements queue.Config.GiveUp: it ends the wait of a call if the gate is
 // paused, or the server has refused all calls, for longer than RetryPolicy.MaxServerWait.
-func (r *admitter) giveUp(now, patience time.Duration) error {
+func (r *admitter) giveUp(now, patience time.Duration, again bool) error {
 	if until := r.schedule.Paused(); until > now && until-now > patience {
 		return &pausedError{until - now, r.queue.Time(until), r.why}
 	}
-	if r.learner.blockedFor(now) > patience {
+	if blocked := r.learner.blockedFor(now); blocked > patience {
+		if !again && r.learner.mayAskOthers() && blocked <= 2*patience {
+			return nil
+		}
 		// One call must go on asking whether it is over.
 		if wait := r.learner.peek(now, r.room.calls.Calls()); wait > 0 {
 			return &pausedError{wait, r.queue.Time(sat.Add(now, wait)), "the server refuses all calls"}
