@@ -74,7 +74,7 @@ func TestBan(t *testing.T) {
 		}
 		close(items)
 		wg.Wait()
-		if lost > 8 || w.now() > 3*time.Minute {
+		if lost > 8 || w.now() > 6*time.Minute {
 			t.Errorf("%d of 300 are lost, in %v", lost, w.now())
 		}
 	})
