@@ -35,6 +35,12 @@ func run(args []string, stdin, stdout, stderr *os.File) (status int, err error) 
 	if in.file != nil && cli.IsTerminal(in.file) && !o.quiet {
 		fmt.Fprintln(stderr, name+": type the items, one per line; Ctrl-D ends them")
 	}
+	switch {
+	case o.fill != "":
+		return fill(o, in, stdout, stderr)
+	case o.dead != "":
+		return deadLetters(o, in.fleet, stdout, stderr)
+	}
 	if o.dryRun {
 		return 0, dryRun(o, in, stdout)
 	}

@@ -82,7 +82,12 @@ func (j *job) change(line string) error {
 }
 
 // setRate and setJobs change a running job.
-func (j *job) setRate(rate sluice.Rate) error { return j.gate.SetRate(j.o.withBurst(rate)) }
+func (j *job) setRate(rate sluice.Rate) error {
+	if pacer := j.in.fleet.sharedPacer(); pacer != nil {
+		return pacer.SetRate(j.o.withBurst(rate))
+	}
+	return j.gate.SetRate(j.o.withBurst(rate))
+}
 
 func (j *job) setJobs(n int64) error {
 	if n < 1 || n > mostJobs {

@@ -9,10 +9,12 @@ const name = cli.Program + " batch"
 var Command = &cli.Command{
 	Name:  "batch",
 	Short: "runs a command, or makes an HTTP call, for each line of a file, at a steady rate",
-	Usage: []string{"[flags] -- command {} ...", "[flags] command {} ... ::: item ...", "[flags] -url https://host/{} [::: item ...]"},
+	Usage: []string{"[flags] -- command {} ...", "[flags] command {} ... ::: item ...", "[flags] -url https://host/{} [::: item ...]", "-queue nats://host/name [-fill file] [flags] [command {} ...]"},
 	Examples: []cli.Example{
 		{What: "three commands, two per second", Line: `printf '%s\n' a b c | sluice batch -rate 2/s -- echo {}`},
 		{What: "as often as the server allows; killed at any time, it goes on where it was", Line: `sluice batch -in ids.txt -log run.jsonl -resume -url 'https://api.example.com/{}'`},
+		{What: "put items into a queue, to work on them on several machines, under one limit", Line: `sluice batch -queue nats://host/orders -fill ids.txt`},
+		{What: "work on them; the same on each machine", Line: `sluice batch -queue nats://host/orders -redis redis://host -rate 50/s -jsonl lines -url 'https://api.example.com/{}'`},
 	},
 	Flags:    func() *cli.Flags { return newFlags().set },
 	Operands: cli.Operands{Program: true},
@@ -30,6 +32,7 @@ var Command = &cli.Command{
 				{Name: "{#}", Text: "its number, from 1"},
 				{Name: "{%}", Text: "the number of the job, from 1 to -jobs; with -url it can be larger"},
 				{Name: "{1}", Text: "with -colsep the first column of the item, {2} the second, and so on; with -n its first line, {2} the second, and so on; {1.} {1/} {1//} {1/.} are parts of it, as above"},
+				{Name: "{.name}", Text: "with -json the field name of the item, {.user.name} one of an object in it: a string without its quotes, anything else as JSON; empty if it is missing"},
 			},
 		},
 		{
@@ -70,6 +73,28 @@ other host works, the job stops.
 `,
 		},
 		{
+			Title: "Many machines",
+			Text: `
+With -queue the items are in a work queue of a NATS server with JetStream, and any number of jobs take
+them from it. A job has at most -jobs items, for as long as it lives: while they wait for the limit, are
+tried again or run. If it is killed, they go to other jobs after -lease. An item leaves the queue when
+its line of -jsonl is written. A job ends when all items are done, whichever job did them; it also
+ends if there are none. Ctrl-C gives back what was not begun.
+
+An item that fails after all -retries becomes a dead letter, with its error. -dead list prints them,
+-dead retry puts them back.
+
+No item is lost, but one can be run twice: if a job is killed while it runs it, or stopped for longer
+than -lease. Then it may also have two lines, one of each job; a job that begins again with the same -jsonl
+writes no second line of an item in it. Each job needs a -jsonl of its own. Send the item, or {.id}, as
+an idempotency key if the server knows such keys.
+
+Without -redis, -rate is that of each job. With it, the rate is that of all jobs of the queue, which
+should have the same -rate. While the Redis is away, calls wait. While the queue is away, a job finishes
+what it has.
+`,
+		},
+		{
 			Title: "Signals and the end",
 			Text: `
 The first Ctrl-C lets running items finish, the second cancels them, the third ends the program.
@@ -85,8 +110,8 @@ attempt took.
 		{Status: cli.ExitOK, Text: "all items are ok, or as many as -halt success requires"},
 		{Status: cli.ExitFailed, Text: "some items failed"},
 		{Status: cli.ExitUsage, Text: "the job could not begin"},
-		{Status: cli.ExitStopped, Text: "it stopped before the end; -resume goes on"},
-		{Status: cli.ExitInterrupted, Text: "it was interrupted; -resume goes on"},
+		{Status: cli.ExitStopped, Text: "it stopped before the end; -resume, or the same command with -queue, goes on"},
+		{Status: cli.ExitInterrupted, Text: "it was interrupted; -resume, or the same command with -queue, goes on"},
 		{Status: cli.ExitPipe, Text: "its output is no longer read, such as behind head"},
 	},
 }

@@ -124,8 +124,11 @@ func (w web) expandBody(s subject) string {
 }
 
 // inString escapes a value for a string of JSON. A number stays as it is, also outside of
-// strings.
-func inString(_, value string) string {
+// strings, and so does any JSON there.
+func inString(before, value string) string {
+	if quotes := strings.Count(strings.ReplaceAll(strings.ReplaceAll(before, `\\`, ""), `\"`, ""), `"`); quotes%2 == 0 && json.Valid([]byte(value)) {
+		return value
+	}
 	var b strings.Builder
 	encoder := json.NewEncoder(&b)
 	encoder.SetEscapeHTML(false)
@@ -171,7 +174,7 @@ func (w web) start(j *job) (runner, error) {
 	base.MaxIdleConnsPerHost = j.o.jobs // all to one host, as a rule
 	d := &departing{base: base, timeout: j.o.timeout, maxTime: j.o.maxTime, failures: &j.failures, stops: &j.stops, backlog: &j.backlog}
 	transport, err := sluicehttp.New(d, sluicehttp.Config{
-		Gate:  sluice.Config{Parent: j.gate},
+		Gate:  sluice.Config{Parent: j.gate, Adaptive: sluice.Adaptive{Peers: j.in.fleet.peers()}},
 		Key:   host, // all items are calls of one kind: what one is told holds for all
 		Retry: j.o.policy(),
 

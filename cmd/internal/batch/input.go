@@ -24,16 +24,22 @@ type input struct {
 	returns atomic.Bool  // an item ends with one, and it is part of the item
 	total   atomic.Int64 // how many there are, or unknown until they are read
 	failure atomic.Pointer[error]
+	fleet   *fleet // where items come from instead, with -queue
 }
 
 // openInput opens the input and, if it is a file or was given on the command line, counts its
 // items. Stdin is not touched if the items are elsewhere.
-func openInput(o options, stdin *os.File) (*input, error) {
-	in := &input{file: stdin, from: stdin, end: '\n', each: max(1, o.shape.n), fill: o.shape.fill, crlf: o.crlf}
+func openInput(o options, stdin *os.File) (in *input, err error) {
+	in = &input{file: stdin, from: stdin, end: '\n', each: max(1, o.shape.n), fill: o.shape.fill, crlf: o.crlf}
 	if o.null {
 		in.end = 0
 	}
 	in.total.Store(unknown)
+	if o.queue.Name != "" && o.fill == "" {
+		in.file = nil
+		in.fleet, err = openFleet(o)
+		return in, err
+	}
 	if o.given != nil {
 		all := strings.Join(o.given, "\x00")
 		in.file, in.from = nil, strings.NewReader(all)
@@ -199,6 +205,7 @@ func (in *input) err() error {
 
 // close closes the file, if there is one. What was read of it is read.
 func (in *input) close() {
+	in.fleet.close()
 	if in.file != nil {
 		in.file.Close()
 	}

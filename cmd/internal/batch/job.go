@@ -17,6 +17,7 @@ import (
 	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/batch"
 	"github.com/sluice-go/sluice/cmd/internal/cli"
+	"github.com/sluice-go/sluice/cmd/internal/queue"
 )
 
 // A job is one run over the items.
@@ -56,14 +57,18 @@ type item struct {
 	text string
 	seq  int64
 	last *output // of the last attempt
+
+	taken *queue.Item // of -queue, or nil
 }
 
 // newJob prepares a job. The log comes last: it is touched only when nothing
 // else can fail.
 func newJob(o options, in *input) (*job, error) {
+	rate, shared := in.fleet.share(o.withBurst(o.rate))
 	gate, err := sluice.New(sluice.Config{
 		Concurrency: int64(o.jobs),
-		Rate:        o.withBurst(o.rate),
+		Rate:        rate,
+		Limits:      shared,
 		MaxCatchUp:  time.Millisecond, // no server is known well enough to send it more after a stall
 		RetryBudget: -1,               // of commands: they are tried again as often as was asked for
 	})
@@ -133,7 +138,7 @@ func (j *job) run(args []string, stdout, stderr *os.File) int {
 	interrupts := cli.CatchInterrupts(show.Log)
 	j.interrupts.Store(interrupts)
 	defer interrupts.Close()
-	stopNews := show.Follow(j.hosts.takeNews)
+	stopNews := show.Follow(func() []string { return append(j.hosts.takeNews(), j.in.fleet.takeNews()...) })
 	stopControl := j.control(show.Log)
 	releaseStops := cli.CatchStops(show, j.stops.begin, j.stops.end)
 	stopLooking := cli.Every(lookEvery, j.stops.look)
@@ -141,7 +146,9 @@ func (j *job) run(args []string, stdout, stderr *os.File) int {
 	// This is how package batch is used; the rest is what to do with the results.
 	ending := make(chan struct{})
 	ahead := 0
-	if j.o.control+j.o.liveToken != "" && !j.runner.paced() {
+	if j.in.fleet != nil {
+		ahead = j.o.jobs // what waits here waits for no other machine
+	} else if j.o.control+j.o.liveToken != "" && !j.runner.paced() {
 		ahead = 2 * mostJobs // there may be that many
 	}
 	results := batch.Map(interrupts.Calls, j.gate, j.items(ending), j.do, batch.Config[item]{
@@ -182,6 +189,9 @@ func (j *job) run(args []string, stdout, stderr *os.File) int {
 	if why == nil {
 		why = j.in.err()
 	}
+	if err := j.in.fleet.finish(); why == nil {
+		why = err
+	}
 	stopLooking()
 	releaseStops()
 	stopControl()
@@ -200,9 +210,17 @@ func (j *job) run(args []string, stdout, stderr *os.File) int {
 func (j *job) items(ending <-chan struct{}) iter.Seq[item] {
 	return func(yield func(item) bool) {
 		seq := int64(0)
+		if j.in.fleet != nil {
+			for it := range j.in.fleet.items(ending, &j.in.failure) {
+				if !yield(item{it.Text, it.Seq, new(output), it}) {
+					return
+				}
+			}
+			return
+		}
 		for text := range j.in.items(ending) {
 			seq++
-			if !yield(item{text, seq, new(output)}) {
+			if !yield(item{text, seq, new(output), nil}) {
 				return
 			}
 		}
@@ -230,7 +248,11 @@ func (j *job) do(ctx context.Context, it item) (output, error) {
 	slot := j.slots.take()
 	defer j.slots.give(slot)
 	it.last.close() // what attempts that are retried print is dropped
-	out, err := j.runner.run(ctx, j.o.shape.subject(it.text, it.seq, slot))
+	s := j.o.shape.subject(it.text, it.seq, slot)
+	if j.o.shape.json && s.field == nil {
+		return output{}, sluice.Permanent(errNotJSON)
+	}
+	out, err := j.runner.run(ctx, s)
 	if out.waits = j.runner.paced(); out.waits {
 		j.backlog.add() // it is called once for each item
 	}
@@ -264,6 +286,7 @@ func (j *job) print(show *cli.Display, r batch.Result[item, output]) error {
 		return err
 	}
 	if errors.Is(r.Err, batch.ErrUnfinished) {
+		j.in.fleet.giveBack(r.In.taken)
 		return nil // the report counts them
 	}
 	if err := j.printOutput(show, r); err != nil {
@@ -272,6 +295,7 @@ func (j *job) print(show *cli.Display, r batch.Result[item, output]) error {
 	if err := j.record(r); err != nil {
 		return err
 	}
+	j.in.fleet.settle(r)
 	if r.Err != nil {
 		show.Log(fmt.Sprintf("%s failed: %s", cli.Plain(cli.Quote(j.name(r.In)), cli.MostOfItem), reason(r.Err)))
 	}
@@ -365,11 +389,14 @@ func (j *job) report(status int, why error, args []string) string {
 	for _, line := range j.runner.learned() {
 		text += name + ": " + line + "\n"
 	}
+	text += j.in.fleet.report()
 	if j.in.returns.Load() {
 		text += name + ": items end with a carriage return, as in files of Windows: -crlf removes it\n"
 	}
 	switch {
 	case status == 0 || status == cli.ExitFailed:
+	case j.in.fleet != nil:
+		text += name + ": what is left is in the queue: the same command goes on\n"
 	case status == cli.ExitPipe && j.log.Log == nil: // as with any program before head(1)
 	case j.log.Log == nil:
 		text += name + ": there is no -log, so it cannot be resumed\n"
@@ -391,6 +418,9 @@ func (j *job) stats() batch.Stats {
 
 func (j *job) summary() string {
 	s := j.stats()
+	if s.OK+s.Failed+s.Skipped+s.Unfinished == 0 && j.in.fleet != nil && j.in.err() == nil {
+		return "the queue has no items"
+	}
 	if s.OK+s.Failed+s.Skipped+s.Unfinished == 0 && j.in.total.Load() == 0 {
 		return "the input has no items"
 	}

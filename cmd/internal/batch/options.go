@@ -14,6 +14,7 @@ import (
 	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/batch"
 	"github.com/sluice-go/sluice/cmd/internal/cli"
+	"github.com/sluice-go/sluice/cmd/internal/queue"
 )
 
 // options is the command line, checked.
@@ -55,6 +56,12 @@ type options struct {
 	mode      batch.Mode
 	anyConfig bool
 
+	queue queue.Address // zero for none
+	fill  string        // a file, - for stdin, "" for none
+	lease time.Duration // 0: the default
+	dead  string        // list or retry, "" for neither
+	redis string        // a URL or @file, "" for none
+
 	task task
 }
 
@@ -74,6 +81,7 @@ type flags struct {
 	set *cli.Flags
 	options
 	web                               web
+	at                                string // of the queue
 	resume, resumeFailed, retryFailed bool
 }
 
@@ -88,6 +96,7 @@ func newFlags() *flags {
 	set.Bool(&f.crlf, "crlf", false, "lines end with a carriage return and a newline")
 	set.Var((*lines)(&f.shape), "n", "how many `lines` of the input are one item, or max for as many as fit on a command line\n{} stands for all of them, {1} for the first.")
 	set.String(&f.shape.colsep, "colsep", "", "the `text` between the columns of an item\nThen {1}, {2} and so on are its columns. \\t is a tab.")
+	set.Bool(&f.shape.json, "json", false, "items are JSON objects\nThen {.id} and {.user.name} are fields; what is no object fails.")
 
 	set.Group("Speed")
 	set.Var(cli.Rate(&f.rate), "rate", "how often attempts may start, evenly spaced: a `rate` such as 5/s, 300/20s or 5000/h\nThe default is auto: with -url as often as each server allows, which is found from its answers.")
@@ -136,6 +145,13 @@ func newFlags() *flags {
 	set.Bool(&f.retryFailed, "retry-failed", false, "skip all items but those that failed in the log")
 	set.Var(cli.Choice(&f.key, "item", "seq"), "key", "`what` names an item in the log\nWith item, equal items are the same, and all are done when one of them is. With seq, it is the number and the text, so that the input must stay in order.")
 	set.Bool(&f.anyConfig, "any-config", false, "resume a log of another command or request")
+
+	set.Group("Many machines")
+	set.String(&f.at, "queue", "", "work on the items of this queue: the `URL` of a NATS server and a name, such as nats://host/orders\nAny number of jobs may do so, on any machine, until all items are done. Credentials are in a file with the URL, given as @file, in the environment variable "+queue.AuthVariable+", or in a file of NATS: nats://host/orders?creds=file.")
+	set.String(&f.fill, "fill", "", "put the lines of this `file` into the queue, which is made if it is missing; - is stdin\nA line may be any text or JSON. One whose id was put in the last 24h is not put again: the id of an object is its field id, that of another line the line itself.")
+	set.Var(cli.Duration(&f.lease), "lease", "with -fill: the `time` after the last sign of life of a job in which its items go to others\nThe default is that of the queue, or "+queue.Lease.String()+".")
+	set.Var(cli.Choice(&f.dead, "list", "retry"), "dead", "`what` to do with the items that failed for good: list prints a line of JSON for each, retry puts them back\nWith ids behind ::: only those.")
+	set.String(&f.redis, "redis", "", "share -rate with the other jobs of the queue, through the Redis at this `URL` or that in @file\nWithout -rate, what is learned of the limits of hosts is shared. Credentials may be in the environment variable "+redisVariable+".")
 
 	cli.LiveFlags(set, &f.live, &f.liveToken, "the job and its hosts while it runs", "pause the job and change its rate and jobs")
 	return f
@@ -211,6 +227,17 @@ func (f *flags) check(args []string) (options, error) {
 	if o.aside == 0 || !given["url"] && !given["aside"] {
 		o.aside = -1
 	}
+	if f.at != "" {
+		if o.queue, err = queue.Parse(f.at); err != nil {
+			return o, fmt.Errorf("-queue: %w", err) // which must not show it
+		}
+	}
+	if err := o.checkFleet(given); err != nil {
+		return o, err
+	}
+	if o.fill != "" {
+		o.in = o.fill
+	}
 	command, items, err := cutItems(args, f.set.Args())
 	switch {
 	case err != nil:
@@ -225,6 +252,14 @@ func (f *flags) check(args []string) (options, error) {
 		o.shape.end = "\x00"
 	}
 	o.shape.joint = " "
+	switch {
+	case items != nil && given["queue"] && o.dead == "":
+		return o, errors.New("-queue and items behind \":::\": -fill puts items into the queue")
+	case (o.fill != "" || o.dead != "") && (given["url"] || len(command) > 0):
+		return o, errors.New("-fill and -dead run nothing: leave out the command or -url")
+	case o.fill != "" || o.dead != "":
+		return o, nil
+	}
 	if given["url"] {
 		if len(command) > 0 {
 			return o, fmt.Errorf("-url and a command, %q: give only one of them", command[0])

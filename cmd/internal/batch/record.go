@@ -16,6 +16,7 @@ import (
 // A record is the line of -jsonl for an item. Times are in milliseconds.
 type record struct {
 	Seq      int64      `json:"seq"`
+	ID       string     `json:"id,omitempty"` // with -queue
 	Item     string     `json:"item"`
 	OK       bool       `json:"ok"`
 	Status   *int       `json:"status,omitempty"` // of the last attempt: the exit status or the status of the response, if any
@@ -31,6 +32,9 @@ type record struct {
 func (j *job) recordOf(r batch.Result[item, output]) record {
 	millis := func(d time.Duration) float64 { return float64(max(0, d).Microseconds()) / 1000 }
 	rec := record{Seq: r.In.seq, Item: r.In.text, OK: r.Err == nil, Attempts: r.Attempts, Took: millis(r.Service)}
+	if r.In.taken != nil {
+		rec.ID = r.In.taken.ID
+	}
 	if !r.Sent.IsZero() {
 		rec.Start = &r.Sent
 		rec.Late = millis(r.Sent.Sub(r.Intended))
@@ -76,13 +80,16 @@ func (j *job) beginRecords() error {
 		return err // it may be a pipe
 	}
 	end := int64(0)
-	if j.o.mode != batch.Fresh {
+	if j.o.mode != batch.Fresh || j.in.fleet != nil {
 		if end, err = endOfLines(j.records, info.Size()); err != nil {
 			return err
 		}
 		if end, err = j.endOfNoted(end); err != nil {
 			return err
 		}
+	}
+	if j.in.fleet != nil {
+		j.in.fleet.read(io.NewSectionReader(j.records, 0, end))
 	}
 	if err := j.records.Truncate(end); err != nil {
 		return err

@@ -1,6 +1,8 @@
 package batch
 
 import (
+	"encoding/json"
+	"errors"
 	"path"
 	"regexp"
 	"slices"
@@ -15,7 +17,8 @@ type subject struct {
 	seq   int64    // of the item, from 1
 	slot  int      // of the job, from 1: no two that run at once have the same
 
-	columns []string // for {1}, {2} and so on; nil if there are none
+	columns []string                 // for {1}, {2} and so on; nil if there are none
+	field   func(path string) string // for {.name}; nil if there are none
 }
 
 // A shape says how an item becomes a subject.
@@ -25,10 +28,11 @@ type shape struct {
 	fill   int    // or as many as have so many bytes, if it is above 0
 	end    string // between them
 	joint  string // between them in the place of {}
+	json   bool   // an item is a JSON object, with fields
 }
 
-// numbered reports whether {1} is a placeholder.
-func (f shape) numbered() bool { return f.colsep != "" || f.several() }
+// numbered reports whether {1} is a placeholder, or {.name}.
+func (f shape) numbered() bool { return f.colsep != "" || f.json || f.several() }
 
 // several reports whether several lines of the input may be one item.
 func (f shape) several() bool { return f.n > 1 || f.fill > 0 }
@@ -43,7 +47,37 @@ func (f shape) subject(item string, seq int64, slot int) subject {
 		s.items = strings.Split(item, f.end)
 		s.columns = s.items
 	}
+	if f.json {
+		s.field = fieldsOf(item)
+	}
 	return s
+}
+
+// errNotJSON is the error of items without the fields that -json promises.
+var errNotJSON = errors.New("the item is not a JSON object (-json)")
+
+// fieldsOf returns a function that returns a field of a JSON object, such as user.name: the text of a
+// string, and what else there is as JSON. One that is missing is empty. It returns nil for what is no object.
+func fieldsOf(item string) func(path string) string {
+	var object map[string]json.RawMessage
+	if json.Unmarshal([]byte(item), &object) != nil || object == nil {
+		return nil
+	}
+	return func(path string) string {
+		name, rest, nested := strings.Cut(path, ".")
+		value := object[name]
+		if nested {
+			if inner := fieldsOf(string(value)); inner != nil {
+				return inner(rest)
+			}
+			return ""
+		}
+		var text string
+		if json.Unmarshal(value, &text) == nil && string(value) != "null" {
+			return text
+		}
+		return string(value)
+	}
 }
 
 // sample returns the subject of an item of which each part is the same text.
@@ -52,18 +86,24 @@ func (f shape) sample(text string) subject {
 	if f.numbered() {
 		s.columns = slices.Repeat([]string{text}, max(f.n, 9))
 	}
+	if f.json {
+		s.field = func(string) string { return text }
+	}
 	return s
 }
 
-// column returns the value of a placeholder such as {2} or {2/.} at the beginning of a template, and
-// how long it is, or 0. A column that is not there is empty.
+// column returns the value of a placeholder such as {2}, {2/.} or {.name} at the beginning of a template,
+// and how long it is, or 0. A column that is not there is empty.
 func (s subject) column(template string) (value string, length int) {
-	if s.columns == nil {
+	if s.columns == nil && s.field == nil {
 		return "", 0
 	}
 	found := column.FindStringSubmatch(template)
-	if found == nil {
+	switch {
+	case found == nil || found[3] == "" && s.columns == nil || found[3] != "" && s.field == nil:
 		return "", 0
+	case found[3] != "":
+		return s.field(found[3]), len(found[0])
 	}
 	n, err := strconv.Atoi(found[1])
 	if err != nil {
@@ -176,7 +216,7 @@ func hasPlaceholder(template string, numbered bool) bool {
 }
 
 var (
-	column    = regexp.MustCompile(`^\{([1-9][0-9]*)(/\.|//|/|\.|)\}`)
+	column    = regexp.MustCompile(`^\{(?:([1-9][0-9]*)(/\.|//|/|\.|)|\.([A-Za-z_][\w.-]*))\}`)
 	anyColumn = regexp.MustCompile(strings.TrimPrefix(column.String(), "^"))
 )
 

@@ -1,0 +1,206 @@
+package queue
+
+import (
+	"cmp"
+	"context"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// An Item is one that a worker has taken. Its lease is renewed until the queue has confirmed what the
+// worker said about it.
+type Item struct {
+	Text  string
+	ID    string // what was put twice has the same
+	Seq   int64  // of what was put: after a dead letter was put back, it is another one
+	Again bool   // it has been delivered before
+
+	msg     jetstream.Msg
+	settled bool // it is done, or failed
+}
+
+// A Worker takes items from a queue. It is safe for use by multiple goroutines.
+type Worker struct {
+	*Queue
+	consumer jetstream.Consumer
+	ended    context.Context // at the end of Close
+	end      context.CancelFunc
+	settling sync.WaitGroup
+	renewing sync.WaitGroup
+
+	mu   sync.Mutex
+	held map[*Item]struct{}
+}
+
+// Work begins to work on the queue, which must be there.
+func (q *Queue) Work(ctx context.Context) (*Worker, error) {
+	if _, err := q.stream(ctx); err != nil {
+		return nil, err
+	}
+	c, err := q.js.Consumer(ctx, q.at.Name, consumerName)
+	if err != nil {
+		return nil, q.explain(err)
+	}
+	w := &Worker{Queue: q, consumer: c, held: make(map[*Item]struct{})}
+	w.ended, w.end = context.WithCancel(context.Background())
+	w.renewing.Go(func() { w.renew(c.CachedInfo().Config.AckWait / 3) })
+	return w, nil
+}
+
+// renew renews the leases, as often as that.
+func (w *Worker) renew(every time.Duration) {
+	tick := time.NewTicker(max(every, time.Millisecond))
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+			for _, it := range w.all() {
+				_ = it.msg.InProgress()
+			}
+		case <-w.ended.Done():
+			return
+		}
+	}
+}
+
+// all returns the items that the worker has.
+func (w *Worker) all() (items []*Item) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for it := range w.held {
+		items = append(items, it)
+	}
+	return items
+}
+
+// Take waits for items, and returns so many that the worker has at most as many as that, but at least
+// one. It returns none at the end: when all items are done, by whichever worker, or when stop is
+// closed. It waits for a server that is away.
+func (w *Worker) Take(stop <-chan struct{}, most int) ([]*Item, error) {
+	ctx, cancel := context.WithCancel(w.ended)
+	defer cancel()
+	go func() {
+		select {
+		case <-stop:
+			cancel()
+		case <-ctx.Done():
+		}
+	}()
+	for ctx.Err() == nil {
+		items := w.fetch(max(1, most-len(w.all())))
+		if len(items) > 0 {
+			return items, nil
+		}
+		info, err := w.info(ctx)
+		switch {
+		case w.conn.IsClosed():
+			w.end()
+			return nil, w.explain(cmp.Or(w.conn.LastError(), err))
+		case w.over(err):
+			w.end() // it hears nothing any more
+			return nil, w.explain(err)
+		case err == nil && info.NumPending == 0 && info.NumAckPending == 0:
+			return nil, nil
+		}
+		pause(ctx, again)
+	}
+	return nil, nil
+}
+
+// fetch takes up to n items that are there. What a server that is away would say is asked by info.
+func (w *Worker) fetch(n int) (items []*Item) {
+	if !w.conn.IsConnected() {
+		return nil // a request that waits here would get items when nobody waits for them any more
+	}
+	batch, err := w.consumer.FetchNoWait(n)
+	if err != nil {
+		return nil
+	}
+	for msg := range batch.Messages() {
+		meta, err := msg.Metadata()
+		if err != nil {
+			continue // it was no item of a queue
+		}
+		it := &Item{Text: string(msg.Data()), ID: msg.Headers().Get(headerID), Seq: int64(meta.Sequence.Stream), Again: meta.NumDelivered > 1, msg: msg}
+		w.mu.Lock()
+		w.held[it] = struct{}{}
+		w.mu.Unlock()
+		items = append(items, it)
+	}
+	return items
+}
+
+func (w *Worker) info(ctx context.Context) (*jetstream.ConsumerInfo, error) {
+	ctx, cancel := context.WithTimeout(ctx, answerTime)
+	defer cancel()
+	return w.consumer.Info(ctx)
+}
+
+// Done says that an item is done: it leaves the queue.
+func (w *Worker) Done(it *Item) { w.settle(it, nil) }
+
+// Bury says that an item failed for good: it becomes a dead letter.
+func (w *Worker) Bury(it *Item, why string, attempts int) {
+	w.settle(it, &Letter{Error: why, Attempts: attempts, At: time.Now()})
+}
+
+// settle tells the queue about an item, in the background, until it confirms that.
+func (w *Worker) settle(it *Item, l *Letter) {
+	w.mu.Lock()
+	it.settled = true
+	w.mu.Unlock()
+	w.settling.Go(func() {
+		for w.ended.Err() == nil {
+			ctx, cancel := context.WithTimeout(w.ended, answerTime)
+			var err error
+			if l != nil {
+				err = w.bury(ctx, it, *l)
+			}
+			if err == nil {
+				err = it.msg.DoubleAck(ctx)
+			}
+			cancel()
+			if err == nil {
+				w.drop(it)
+				return
+			}
+			pause(w.ended, again)
+		}
+	})
+}
+
+// Return gives an item back: others may have it immediately.
+func (w *Worker) Return(it *Item) {
+	_ = it.msg.Nak() // or its lease ends
+	w.drop(it)
+}
+
+func (w *Worker) drop(it *Item) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	delete(w.held, it)
+}
+
+// Close waits up to patience until the queue has confirmed what it was told, and returns the other items.
+// It reports how many of those that are done or failed it did not confirm.
+func (w *Worker) Close(patience time.Duration) (unconfirmed int) {
+	settled := make(chan struct{})
+	go func() { w.settling.Wait(); close(settled) }()
+	select {
+	case <-settled:
+	case <-time.After(patience):
+	}
+	w.end()
+	w.renewing.Wait()
+	<-settled
+	for _, it := range w.all() {
+		if it.settled {
+			unconfirmed++
+			continue // its lease ends: the queue may have heard it all the same
+		}
+		_ = it.msg.Nak()
+	}
+	return unconfirmed
+}
