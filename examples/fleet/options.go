@@ -134,13 +134,6 @@ second Ctrl-C kills them.
 	set.SetOutput(w)
 	set.PrintDefaults()
 	fmt.Fprint(w, `
-Workers on other machines are started one by one, with the queue, the Redis and the API
-that all of them use:
-
-	fleet worker -nats nats://10.0.0.5:4222 -redis 10.0.0.6:6379 -url https://api.example.com
-
+Work of your own, on machines of your own, needs no program: sluice batch -queue does it.
 `)
-	set, _ = newFlags("worker")
-	set.SetOutput(w)
-	set.PrintDefaults()
 }

@@ -42,7 +42,7 @@ func TestNoRedis(t *testing.T) {
 
 func TestHelp(t *testing.T) {
 	var stdout, stderr bytes.Buffer
-	if status := run([]string{"-h"}, &stdout, &stderr); status != 0 || stderr.Len() > 0 || !strings.Contains(stdout.String(), "fleet worker -nats") {
+	if status := run([]string{"-h"}, &stdout, &stderr); status != 0 || stderr.Len() > 0 || !strings.Contains(stdout.String(), "sluice batch -queue") {
 		t.Errorf("exit status %d, stderr %q, stdout %s", status, stderr.String(), stdout.String())
 	}
 }

@@ -18,9 +18,11 @@ import (
 	"time"
 
 	"github.com/alicebob/miniredis/v2"
+	"github.com/nats-io/jwt/v2"
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+	"github.com/nats-io/nkeys"
 
 	"github.com/sluice-go/sluice/cmd/internal/queue"
 )
@@ -190,6 +192,52 @@ func TestFleet_Servers(t *testing.T) {
 	run("", "nats://127.0.0.1:1/a.b", 2, "want nats://host/name")
 	runIn(t, dir, "", "-queue", "@url", "-redis", "redis://127.0.0.1:1", "--", "echo").want(t, 2, "", "-redis: no Redis answers at 127.0.0.1:1: ")
 	runIn(t, dir, "", "-queue", "@url", "-redis", "redis://:SECRET@127.0.0.1:1", "--", "echo").want(t, 2, "", redisVariable)
+}
+
+// A creds file of NATS, with no more rights than the documentation names, is enough for everything.
+func TestFleet_Creds(t *testing.T) {
+	sign := func(claims jwt.Claims, by nkeys.KeyPair) string {
+		t.Helper()
+		text, err := claims.Encode(by)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return text
+	}
+	operator, _ := nkeys.CreateOperator()
+	account, _ := nkeys.CreateAccount()
+	user, _ := nkeys.CreateUser()
+	public := func(k nkeys.KeyPair) string { key, _ := k.PublicKey(); return key }
+	accountClaims := jwt.NewAccountClaims(public(account))
+	accountClaims.Limits.JetStreamLimits = jwt.JetStreamLimits{DiskStorage: jwt.NoLimit, MemoryStorage: jwt.NoLimit}
+	system, _ := nkeys.CreateAccount()
+	resolver := new(server.MemAccResolver)
+	for _, claims := range []*jwt.AccountClaims{accountClaims, jwt.NewAccountClaims(public(system))} {
+		if err := resolver.Store(claims.Subject, sign(claims, operator)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	userClaims := jwt.NewUserClaims(public(user))
+	userClaims.Permissions.Pub.Allow = jwt.StringList{"$JS.API.>", "$JS.ACK.>", "orders.*"}
+	userClaims.Permissions.Sub.Allow = jwt.StringList{"_INBOX.>"}
+	seed, _ := user.Seed()
+	creds, err := jwt.FormatUserConfig(sign(userClaims, account), seed)
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := startNATS(t, func(o *server.Options) {
+		o.TrustedKeys, o.AccountResolver, o.SystemAccount = []string{public(operator)}, resolver, public(system)
+	})
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "creds"), creds, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	url := n.url + "?creds=creds"
+	runIn(t, dir, "a\nb\n", "-queue", n.url, "-fill", "-").want(t, 2, "", "rejects the credentials")
+	runIn(t, dir, "a\nb\n", "-queue", url, "-fill", "-").want(t, 0, "", "2 put")
+	runIn(t, dir, "", "-queue", url, "-retries", "0", "--", "test", "a", "=").want(t, 1, "", "1 ok, 1 failed")
+	runIn(t, dir, "", "-queue", url, "-dead", "retry").want(t, 0, "", "1 dead letters put back")
+	runIn(t, dir, "", "-queue", url, "--", "echo").want(t, 0, "b\n", "1 ok")
 }
 
 // A target answers calls of /item, and can hold them.
