@@ -86,7 +86,7 @@ func (n *natsServer) fill(t *testing.T, input string, flags ...string) {
 	runIn(t, t.TempDir(), input, append([]string{"-queue", n.url, "-fill", "-"}, flags...)...).want(t, 0, "", "put into the queue")
 }
 
-// oks returns how many lines of -jsonl each item has in which it is ok.
+// oks returns the number of lines of -jsonl for each item in which it is ok.
 func oks(t *testing.T, files ...string) map[string]int {
 	t.Helper()
 	ok := make(map[string]int)
@@ -245,7 +245,7 @@ type target struct {
 	*httptest.Server
 	mu    sync.Mutex
 	calls map[string]int
-	each  func(item string, n int) // is called with how many calls there have been
+	each  func(item string, n int) // is called with the number of calls so far
 }
 
 func startTarget(t *testing.T, each func(item string, n int)) *target {
@@ -372,7 +372,7 @@ func TestFleet_Recognized(t *testing.T) {
 	wantOnce(t, 2, filepath.Join(dir, "lines"))
 }
 
-// The queue is away, and loses nothing. What was done meanwhile is confirmed when it is back.
+// The queue is down, and loses nothing. What was done meanwhile is confirmed when it is back.
 func TestFleet_QueueAway(t *testing.T) {
 	n := startNATS(t)
 	n.fill(t, numbers(20), "-lease", "1s")
@@ -411,7 +411,7 @@ func TestFleet_QueueGone(t *testing.T) {
 	}
 }
 
-// Calls wait for a Redis that is away.
+// Calls wait for a Redis that is down.
 func TestFleet_RedisAway(t *testing.T) {
 	n, m := startNATS(t), miniredis.RunT(t)
 	n.fill(t, numbers(20))

@@ -61,7 +61,7 @@ func (q *Queue) PutBack(ctx context.Context, l Letter) error {
 
 // bury puts the dead letter of an item.
 func (q *Queue) bury(ctx context.Context, it *Item, l Letter) error {
-	msg := &nats.Msg{Subject: q.dead(), Data: it.msg.Data(), Header: nats.Header{
+	msg := &nats.Msg{Subject: q.dead(), Data: []byte(it.Text), Header: nats.Header{
 		headerID: {it.ID}, headerError: {l.Error}, headerAttempts: {strconv.Itoa(l.Attempts)}, headerAt: {l.At.UTC().Format(time.RFC3339)}}}
 	_, err := q.js.PublishMsg(ctx, msg, jetstream.WithMsgID("dead-"+strconv.FormatInt(it.Seq, 10)))
 	return err

@@ -63,8 +63,8 @@ func (q *Queue) Check(text string) error {
 	return nil
 }
 
-// Put puts items, and returns how many of them the queue knew by their ids. It waits for a server
-// that is away, and returns when all are on its disk, or ctx ends.
+// Put puts items, and returns the number of those that the queue knew by their ids. It waits for a server
+// that is unavailable, and returns when all are on its disk, or ctx ends.
 func (q *Queue) Put(ctx context.Context, texts []string) (known int, err error) {
 	msgs := make([]*nats.Msg, len(texts))
 	for i, text := range texts {

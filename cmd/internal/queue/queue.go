@@ -64,13 +64,13 @@ type Queue struct {
 	denied atomic.Pointer[error] // what the server said last that was no answer, such as a missing permission
 }
 
-// The pauses in which a server that is away is asked again, and the time in which it must answer.
+// The pauses in which an unavailable server is asked again, and the time in which it must answer.
 const (
 	again      = 250 * time.Millisecond
 	answerTime = 10 * time.Second
 )
 
-// Open connects to the server of a queue, which must be there. When it goes away later, and comes
+// Open connects to the server of a queue, which must be there. When it becomes unavailable, and comes
 // back, log is called.
 func Open(a Address, log func(string)) (*Queue, error) {
 	q := &Queue{at: a}

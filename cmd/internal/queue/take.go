@@ -17,8 +17,8 @@ type Item struct {
 	Seq   int64  // of what was put: after a dead letter was put back, it is another one
 	Again bool   // it has been delivered before
 
-	msg     jetstream.Msg
-	settled bool // it is done, or failed
+	msg     jetstream.Msg // of its last delivery; guarded by the mutex of the worker, as is settled
+	settled bool          // it is done, or failed
 }
 
 // A Worker takes items from a queue. It is safe for use by multiple goroutines.
@@ -31,7 +31,7 @@ type Worker struct {
 	renewing sync.WaitGroup
 
 	mu   sync.Mutex
-	held map[*Item]struct{}
+	held map[int64]*Item // by their Seq
 }
 
 // Work begins to work on the queue, which must be there.
@@ -43,7 +43,7 @@ func (q *Queue) Work(ctx context.Context) (*Worker, error) {
 	if err != nil {
 		return nil, q.explain(err)
 	}
-	w := &Worker{Queue: q, consumer: c, held: make(map[*Item]struct{})}
+	w := &Worker{Queue: q, consumer: c, held: make(map[int64]*Item)}
 	w.ended, w.end = context.WithCancel(context.Background())
 	w.renewing.Go(func() { w.renew(c.CachedInfo().Config.AckWait / 3) })
 	return w, nil
@@ -56,8 +56,8 @@ func (w *Worker) renew(every time.Duration) {
 	for {
 		select {
 		case <-tick.C:
-			for _, it := range w.all() {
-				_ = it.msg.InProgress()
+			for _, msg := range w.messages() {
+				_ = msg.InProgress()
 			}
 		case <-w.ended.Done():
 			return
@@ -65,19 +65,26 @@ func (w *Worker) renew(every time.Duration) {
 	}
 }
 
-// all returns the items that the worker has.
-func (w *Worker) all() (items []*Item) {
+// messages returns the messages of the items that the worker has.
+func (w *Worker) messages() (all []jetstream.Msg) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for it := range w.held {
-		items = append(items, it)
+	for _, it := range w.held {
+		all = append(all, it.msg)
 	}
-	return items
+	return all
+}
+
+// message returns the message of an item.
+func (w *Worker) message(it *Item) jetstream.Msg {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return it.msg
 }
 
 // Take waits for items, and returns so many that the worker has at most as many as that, but at least
 // one. It returns none at the end: when all items are done, by whichever worker, or when stop is
-// closed. It waits for a server that is away.
+// closed. It waits for an unavailable server.
 func (w *Worker) Take(stop <-chan struct{}, most int) ([]*Item, error) {
 	ctx, cancel := context.WithCancel(w.ended)
 	defer cancel()
@@ -89,7 +96,7 @@ func (w *Worker) Take(stop <-chan struct{}, most int) ([]*Item, error) {
 		}
 	}()
 	for ctx.Err() == nil {
-		items := w.fetch(max(1, most-len(w.all())))
+		items := w.fetch(max(1, most-len(w.messages())))
 		if len(items) > 0 {
 			return items, nil
 		}
@@ -109,7 +116,7 @@ func (w *Worker) Take(stop <-chan struct{}, most int) ([]*Item, error) {
 	return nil, nil
 }
 
-// fetch takes up to n items that are there. What a server that is away would say is asked by info.
+// fetch takes up to n items that are there. What an unavailable server would say is asked by info.
 func (w *Worker) fetch(n int) (items []*Item) {
 	if !w.conn.IsConnected() {
 		return nil // a request that waits here would get items when nobody waits for them any more
@@ -124,12 +131,24 @@ func (w *Worker) fetch(n int) (items []*Item) {
 			continue // it was no item of a queue
 		}
 		it := &Item{Text: string(msg.Data()), ID: msg.Headers().Get(headerID), Seq: int64(meta.Sequence.Stream), Again: meta.NumDelivered > 1, msg: msg}
-		w.mu.Lock()
-		w.held[it] = struct{}{}
-		w.mu.Unlock()
-		items = append(items, it)
+		if w.hold(it) {
+			items = append(items, it)
+		}
 	}
 	return items
+}
+
+// hold adds an item. It returns false if the worker has it already, and has been stopped for longer
+// than its lease.
+func (w *Worker) hold(it *Item) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if old := w.held[it.Seq]; old != nil {
+		old.msg = it.msg
+		return false
+	}
+	w.held[it.Seq] = it
+	return true
 }
 
 func (w *Worker) info(ctx context.Context) (*jetstream.ConsumerInfo, error) {
@@ -159,7 +178,7 @@ func (w *Worker) settle(it *Item, l *Letter) {
 				err = w.bury(ctx, it, *l)
 			}
 			if err == nil {
-				err = it.msg.DoubleAck(ctx)
+				err = w.message(it).DoubleAck(ctx)
 			}
 			cancel()
 			if err == nil {
@@ -173,18 +192,18 @@ func (w *Worker) settle(it *Item, l *Letter) {
 
 // Return gives an item back: others may have it immediately.
 func (w *Worker) Return(it *Item) {
-	_ = it.msg.Nak() // or its lease ends
+	_ = w.message(it).Nak() // or its lease ends
 	w.drop(it)
 }
 
 func (w *Worker) drop(it *Item) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	delete(w.held, it)
+	delete(w.held, it.Seq)
 }
 
 // Close waits up to patience until the queue has confirmed what it was told, and returns the other items.
-// It reports how many of those that are done or failed it did not confirm.
+// It reports the number of done or failed items that it did not confirm.
 func (w *Worker) Close(patience time.Duration) (unconfirmed int) {
 	settled := make(chan struct{})
 	go func() { w.settling.Wait(); close(settled) }()
@@ -195,7 +214,9 @@ func (w *Worker) Close(patience time.Duration) (unconfirmed int) {
 	w.end()
 	w.renewing.Wait()
 	<-settled
-	for _, it := range w.all() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, it := range w.held {
 		if it.settled {
 			unconfirmed++
 			continue // its lease ends: the queue may have heard it all the same

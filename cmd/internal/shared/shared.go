@@ -13,7 +13,7 @@ import (
 )
 
 // Open returns the store in the Redis at a URL, which need not be there. notify is called when it is
-// away, and with nil when it is back. Close its client at the end.
+// unavailable, and with nil when it is back. Close its client at the end.
 func Open(url string, notify func(err error)) (store *sluiceredis.Store, client *redis.Client, err error) {
 	o, err := redis.ParseURL(url)
 	if err != nil {
@@ -41,7 +41,7 @@ func (silent) Printf(context.Context, string, ...any) {}
 // patient is a pacer as a limit. It does not embed it, as a gate would use other methods of it.
 type patient struct{ pacer *sluiceredis.Pacer }
 
-// Patient returns a pacer as a limit of a gate whose calls wait while the Redis is away, instead of
+// Patient returns a pacer as a limit of a gate whose calls wait while the Redis is unavailable, instead of
 // failing.
 func Patient(pacer *sluiceredis.Pacer) limits.Limiter { return patient{pacer} }
 
