@@ -48,17 +48,10 @@ func idOf(text string) string {
 // room is what headers may add to an item in its largest form, a dead letter.
 const room = 2 << 10
 
-// A TooLargeError is that of an item that the server does not take.
-type TooLargeError struct{ Size, Most int64 }
-
-func (e TooLargeError) Error() string {
-	return fmt.Sprintf("it has %d bytes, and this server takes %d: raise its max_payload", e.Size, e.Most)
-}
-
 // Check returns an error if an item can never be put.
 func (q *Queue) Check(text string) error {
 	if most := q.conn.MaxPayload() - room; int64(len(text)) > most {
-		return TooLargeError{int64(len(text)), most}
+		return fmt.Errorf("it has %d bytes, and this server takes %d: raise its max_payload", len(text), most)
 	}
 	return nil
 }
