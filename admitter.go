@@ -100,14 +100,11 @@ func (r *admitter) Unit() float64 { return r.schedule.Unit() }
 
 // giveUp implements queue.Config.GiveUp: it ends the wait of a call if the gate is
 // paused, or the server has refused all calls, for longer than RetryPolicy.MaxServerWait.
-func (r *admitter) giveUp(now, patience time.Duration, again bool) error {
+func (r *admitter) giveUp(now, patience time.Duration) error {
 	if until := r.schedule.Paused(); until > now && until-now > patience {
 		return &pausedError{until - now, r.queue.Time(until), r.why}
 	}
-	if blocked := r.learner.blockedFor(now); blocked > patience {
-		if !again && r.learner.mayAskOthers() && blocked <= 2*patience {
-			return nil
-		}
+	if r.learner.blockedFor(now) > patience {
 		// One call must go on asking whether it is over.
 		if wait := r.learner.peek(now, r.room.calls.Calls()); wait > 0 {
 			return &pausedError{wait, r.queue.Time(sat.Add(now, wait)), "the server refuses all calls"}

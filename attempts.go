@@ -240,7 +240,6 @@ func (a *RetryLoop) failed(ctx context.Context, err error) error {
 	case m.permanent:
 		return a.final(err, &m)
 	case m.throttled != nil && lesson.blocked > a.policy.MaxServerWait:
-		a.gate.asksOthers()
 		return a.stop(ErrServerWait, a.gate.opens())
 	case wait > 0:
 		return a.serverWait(ctx, wait)

@@ -25,7 +25,6 @@ type learner struct {
 	blockedAt   time.Duration // when the last blockage began
 	// askedUntil is until when the last throttled calls asked to wait.
 	askedUntil time.Duration
-	orphaned   orphaned
 	reported   uint64 // changes
 }
 
@@ -44,15 +43,7 @@ func (l *learner) demand(now time.Duration, w want) time.Duration {
 	if l.more != nil {
 		return l.demandAll(now, w)
 	}
-	wait := until(now, l.controller.Demand(now, int(w.inFlight)))
-	if wait == 0 {
-		return 0
-	}
-	if wait = l.earlier(now, wait); wait == 0 {
-		l.controller.Poll(now)
-		wait = until(now, l.controller.Demand(now, int(w.inFlight)))
-	}
-	return wait
+	return until(now, l.controller.Demand(now, int(w.inFlight)))
 }
 
 // peek implements brake.
@@ -62,9 +53,6 @@ func (l *learner) peek(now time.Duration, inFlight int64) time.Duration {
 		if b.controller != nil {
 			wait = max(wait, until(now, b.controller.Peek(now, int(inFlight))))
 		}
-	}
-	if l.more == nil {
-		wait = l.earlier(now, wait)
 	}
 	return wait
 }
@@ -113,7 +101,6 @@ func (l *learner) refused(e *ending, asked time.Duration, named Unit) {
 		l.blockedAt = e.now
 	}
 	l.askedUntil = max(l.askedUntil, e.now+asked)
-	l.orphanRefused(e.now)
 	reply := adaptive.Reply{Outcome: adaptive.Refused, RetryAfter: asked}
 	if l.more == nil {
 		call, _ := l.charged(e)

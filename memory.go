@@ -432,9 +432,6 @@ func (m *memory) answered(call *ending, outcome adaptive.Outcome) {
 		return
 	}
 	m.learner.ended(call, adaptive.Reply{Outcome: outcome})
-	if outcome == adaptive.Granted && m.orphanAccepted() {
-		return
-	}
 	m.forgetLearned()
 }
 

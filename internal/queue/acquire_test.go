@@ -391,7 +391,7 @@ func TestConfig_GiveUp(t *testing.T) {
 	errNever := errors.New("patience is over")
 	synctest.Test(t, func(t *testing.T) {
 		held := 50 * ms
-		l := newLine(100*ms, Config{GiveUp: func(now, patience time.Duration, _ bool) error {
+		l := newLine(100*ms, Config{GiveUp: func(now, patience time.Duration) error {
 			if held > patience {
 				return errNever
 			}

@@ -110,8 +110,7 @@ type Config struct {
 
 	// GiveUp, if set, is called with the queue locked when a wait with a
 	// Patience begins, and after every Change. An error ends the wait.
-	// again says that the caller was rejected before.
-	GiveUp func(now, patience time.Duration, again bool) error
+	GiveUp func(now, patience time.Duration) error
 
 	// Blame, if set, is called with the queue locked when the wait of an entry of n
 	// ends because it is too long. It returns the limit that is to blame: the one that

@@ -166,7 +166,7 @@ func (q *Queue) hopeless(now time.Duration, w *Waiter, ahead int64) error {
 		return nil
 	}
 	if w.rare.patience != 0 && q.cfg.GiveUp != nil {
-		if err := q.cfg.GiveUp(now, w.rare.patience, w.again()); err != nil {
+		if err := q.cfg.GiveUp(now, w.rare.patience); err != nil {
 			return err
 		}
 	}

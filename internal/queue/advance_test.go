@@ -253,7 +253,7 @@ func TestQueue_TheHeadLosesItsPatience(t *testing.T) {
 				var behind Behind
 				q := &line{Log: synclog.New(), admitter: every{interval: 100 * ms}}
 				lost := time.Duration(Forever)
-				q.Init(&q.admitter, Config{Behind: &behind, GiveUp: func(now, patience time.Duration, _ bool) error {
+				q.Init(&q.admitter, Config{Behind: &behind, GiveUp: func(now, patience time.Duration) error {
 					if patience == 1 && now >= lost {
 						return errImpatient
 					}
@@ -300,7 +300,7 @@ func TestQueue_PushBehind_ManyRefused(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			q, admitter := new(Queue), &counting{every: every{interval: time.Microsecond, next: time.Hour}}
-			q.Init(admitter, Config{GiveUp: func(time.Duration, time.Duration, bool) error { return nil }})
+			q.Init(admitter, Config{GiveUp: func(time.Duration, time.Duration) error { return nil }})
 			q.Lock()
 			defer q.Unlock()
 			steps := 0

@@ -288,7 +288,7 @@ func (p *pass) node(level, i int) (more bool) {
 	n := &p.nodes[level][i]
 	end := p.ahead
 	end.plus(n.sum)
-	impatient := p.q.cfg.GiveUp != nil && n.patience != Forever && p.q.cfg.GiveUp(p.now, n.patience, true) != nil
+	impatient := p.q.cfg.GiveUp != nil && n.patience != Forever && p.q.cfg.GiveUp(p.now, n.patience) != nil
 	latest := Forever // a bound after that is late enough
 	if n.bound != Forever {
 		latest = max(p.sure, sat.Add(p.now, p.q.admitter.Forecast(p.now, end.beyond(p.gone))))

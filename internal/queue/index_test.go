@@ -38,7 +38,7 @@ type indexed struct {
 
 func newIndexed(seed uint64) *indexed {
 	q := &indexed{stuck: seed%3 == 0, admitter: far{every{interval: ms}}, rand: rand.New(rand.NewPCG(seed, 0))}
-	q.Init(&q.admitter, Config{Exact: true, GiveUp: func(_, patience time.Duration, _ bool) error {
+	q.Init(&q.admitter, Config{Exact: true, GiveUp: func(_, patience time.Duration) error {
 		if q.pause > patience {
 			return errImpatient
 		}
