@@ -46,7 +46,7 @@ func (c *claim) note(l *ratelimit.Limit, r *reply, f *finding) {
 		c.test(remaining, r)
 	}
 	if c.bound(l, c.missing(remaining), remaining, r) {
-		c.empty, c.ask, c.spare = false, time.Time{}, spare{left: math.Inf(1)}
+		c.empty, c.ask, c.spare = false, time.Time{}, spare{left: math.Inf(1), waited: math.Inf(1)}
 		c.rest = max(0, c.rest-1)
 	}
 	c.tally.note(l, r)
@@ -55,8 +55,10 @@ func (c *claim) note(l *ratelimit.Limit, r *reply, f *finding) {
 	case r.refused || c.refuted:
 	case remaining == 0:
 		c.exhaust(l, r, f)
-	case r.granted && r.rate.Count == 0 && !c.ofBucket && countsCalls(l) && l.NextAt.IsZero() && c.spare.note(remaining, r) <= r.least():
-		f.pending = r.pending(c.until)
+	case r.granted && r.rate.Count == 0 && !c.ofBucket && countsCalls(l) && l.NextAt.IsZero() && c.spare.note(remaining, r) <= r.least() && remaining < c.spare.waited:
+		if f.pending = r.pending(c.until); !f.pending.IsZero() {
+			c.spare.waited = remaining
+		}
 	}
 }
 
@@ -94,6 +96,8 @@ type spare struct {
 	left float64 // as the response to call said, when sent calls had been sent
 	call uint16
 	sent uint32
+
+	waited float64 // what remained when calls waited last: if it is no less, those since are not counted
 }
 
 // note returns what is left after response r: what remained, less the calls that were sent later. Calls
@@ -104,7 +108,7 @@ func (s *spare) note(remaining float64, r *reply) float64 {
 	if apart := int64(int16(r.call - s.call)); max(apart, -apart) <= r.flying {
 		left = min(left, s.left-float64(r.total-s.sent))
 	}
-	*s = spare{left, r.call, r.total}
+	s.left, s.call, s.sent = left, r.call, r.total
 	return left
 }
 

@@ -45,8 +45,8 @@ import (
 // Does the rest suffice? Calls that were sent later are not counted in it. If they may use it up, calls
 // wait until these are answered: only the response to the last of them says whether something is left.
 // Without that each window of 100 ended with as many throttled calls as were in flight, and a gate that
-// learned from them used the next window at 5 calls per second. A limit of some of the calls does not
-// lose more by it than this short wait.
+// learned from them used the next window at 5 calls per second. They wait once for each number
+// that remains, because a limit of some of the calls does not count the others.
 //
 // Is it about all calls? A limit that has two maxima, or two buckets, under one name is several
 // limits, each of some of the calls. It is not known here which, so none of them stops calls. Neither
@@ -107,10 +107,13 @@ func (st *state) noteClaims(h *hold, said *ratelimit.Info, found *findings, now 
 		st.unseen.Store(st.gate.Stats().InFlight)
 	}
 	r := reply{now: now, call: h.number, sent: now, flying: st.inFlight.Load(), granted: !said.Throttled && said.Status < 400, refused: said.Throttled, cached: said.Status == http.StatusNotModified, total: st.sent.Load(), retryAt: said.RetryAt, source: said.RetrySource}
-	if r.call > 0 {
+	switch {
+	case h.state != st: // a call that asks, which another gate has counted
+		r.call = 0
+	case r.call > 0:
 		r.sent = st.t.epoch.Add(h.since)
-		r.later = float64(uint16(r.total) - r.call)
-	} else {
+		r.later = float64(max(0, int16(uint16(r.total)-r.call))) // no call has the number 0
+	default:
 		r.later = float64(r.total) + float64(max(0, st.unseen.Add(-1)))
 	}
 	r.waiting = st.gate.Stats().Waiting > 0
@@ -169,7 +172,7 @@ func (st *state) claimOf(l *ratelimit.Limit, bucket string) (c *claim, several b
 	switch {
 	case c != nil:
 	case len(st.claimed) < mostClaims:
-		c = &claim{name: l.Name, partition: l.Partition, bucket: bucket, most: l.Max, spare: spare{left: math.Inf(1)}}
+		c = &claim{name: l.Name, partition: l.Partition, bucket: bucket, most: l.Max, spare: spare{left: math.Inf(1), waited: math.Inf(1)}}
 		st.claimed = append(st.claimed, c)
 	default:
 		return nil, several

@@ -167,6 +167,14 @@ func meta(a *answer) {
 	var usage map[string][]struct {
 		Minutes float64 `json:"estimated_time_to_regain_access"`
 	}
+	var answer struct {
+		Error struct {
+			Code int `json:"code"`
+		} `json:"error"`
+	}
+	if !decode(a.peek(), &answer) || !slices.Contains([]int{4, 17, 32, 613}, answer.Error.Code) && answer.Error.Code/100 != 800 {
+		return // the field is in all responses, and about all that the business uses
+	}
 	if !decode([]byte(a.resp.Header.Get(metaUsage)), &usage) {
 		return
 	}

@@ -9,7 +9,7 @@ import (
 // APIs that throttle with status 200. Each has a place, the paths of its requests or a field of the
 // header, because a response with status 200 is not read otherwise.
 
-// places returns the maker whose API the request of c is of, by its path, or 0.
+// place returns the maker whose API the request of c is of, by its path, or 0.
 func (c *call) place(resp *http.Response) int {
 	path := c.req.URL.Path
 	switch {

@@ -26,11 +26,28 @@ func (a *answer) waitsFor(all []statement) {
 	if at, _ := limits.PauseUntil(); !at.IsZero() {
 		return
 	}
-	wait := time.Duration(0)
+	wait, soonest := time.Duration(0), time.Duration(0)
 	for i := range all {
-		if field := waitField(all[i].key); field != "" {
-			wait = max(wait, a.until(field, all[i].raw))
+		field := waitField(all[i].key)
+		if field == "" {
+			continue
 		}
+		if n, err := strconv.ParseFloat(all[i].raw, 64); field == "Retry-After" && err == nil && n > 3600 && n < 5e8 && !strings.Contains(all[i].key, "sec") {
+			continue // milliseconds, or a quota
+		}
+		d := a.until(field, all[i].raw)
+		switch {
+		case d <= 0:
+		case strings.HasPrefix(all[i].key, "reset") || strings.HasPrefix(all[i].key, "rate"): // of each of several limits
+			if soonest == 0 || d < soonest {
+				soonest = d
+			}
+		default:
+			wait = max(wait, d)
+		}
+	}
+	if wait == 0 {
+		wait = soonest
 	}
 	if wait == 0 {
 		for i := range all {
@@ -76,11 +93,21 @@ func waitInText(text string) time.Duration {
 		if !found {
 			continue
 		}
+		if strings.HasSuffix(words, "after") && clock(rest) {
+			continue // a time of the day
+		}
 		if d := duration(strings.TrimLeft(strings.TrimPrefix(rest, " for"), " :~")); d > 0 {
 			return d
 		}
 	}
 	return 0
+}
+
+// clock reports whether s begins with a time such as 14:30:00.
+func clock(s string) bool {
+	s = strings.TrimLeft(s, " :~")
+	_, err := time.Parse(time.TimeOnly, s[:min(len(s), len(time.TimeOnly))])
+	return err == nil
 }
 
 // duration returns the time at the beginning of s: "55 seconds", "2.5s", "1m20s", "250 ms", "00:01:20".

@@ -49,7 +49,7 @@ var (
 		"invocation limit", "spike arrest", "key allowance", "account allowance", "max conn",
 	}
 	aboveWords   = []string{"exceeded", "exceeding", "reached", "violation", "have hit", "has hit", "was hit"}
-	invalidWords = []string{"must be", "must not", "should be", "invalid", "not valid", "parameter", "unknown", "missing", "already"}
+	invalidWords = []string{"must be", "must not", "should be", "invalid", "not valid", "parameter", "unknown", "missing", "already", "valid value", "maximum number of", "in the batch"}
 	longWords    = []string{
 		"daily", "per day", "24 hour", "weekly", "per week", "monthly", "per month", "per year",
 		"your plan", "current plan", "total requests limit",
@@ -111,7 +111,7 @@ func (s *statement) tooMany(strict bool) bool {
 	}
 	return slices.ContainsFunc(sentences(s.text), func(sentence string) bool {
 		return (hasAny(sentence, tooManyWords) || hasAny(sentence, limitWords) && hasAny(sentence, aboveWords)) &&
-			!(strict && hasAny(sentence, invalidWords))
+			!(strict && hasAny(sentence, invalidWords)) && !strings.Contains(sentence, "be reached")
 	})
 }
 
@@ -250,7 +250,7 @@ func hasAny(s string, any []string) bool {
 // not throttled.
 func wordy(resp *http.Response, kind string) bool {
 	switch resp.StatusCode {
-	case http.StatusUnauthorized, http.StatusNotFound, http.StatusMethodNotAllowed, http.StatusGone:
+	case http.StatusUnauthorized, http.StatusPaymentRequired, http.StatusNotFound, http.StatusMethodNotAllowed, http.StatusGone:
 		return false
 	}
 	switch kind {

@@ -45,6 +45,8 @@ type maker struct {
 	// comes before fine in its first bytes. "" if none of this maker is one.
 	fine string
 
+	batches bool // a list may be a batch, whose last call may be the one that was throttled
+
 	inspect func(a *answer)
 }
 
@@ -74,8 +76,8 @@ var makers = []maker{
 	{name: "Anthropic", looks: jsonError, mark: `"type"`, inspect: by(Anthropic)},
 	{name: "retry_after", looks: jsonError, mark: `"retry_after"`, inspect: retryAfterInBody},
 	{name: "Ollama", looks: jsonError, mark: "maximum pending requests exceeded", inspect: ollama},
-	{name: "GraphQL", looks: jsonError, mark: `"errors"`, inspect: graphQL, fine: `"data":{`},
-	{name: "JSON-RPC", looks: jsonError, mark: `"error"`, inspect: jsonRPC, fine: `"result"`},
+	{name: "GraphQL", looks: jsonError, mark: `"errors"`, inspect: graphQL, fine: `"data":{`, batches: true},
+	{name: "JSON-RPC", looks: jsonError, mark: `"error"`, inspect: jsonRPC, fine: `"result"`, batches: true},
 	{name: "Slack", looks: jsonError, mark: `"ratelimited"`, inspect: slack, fine: `"ok":true`},
 	{name: "MediaWiki", looks: never, inspect: mediaWiki}, // the header has said all
 	{name: "Google Maps", looks: never, mark: `"OVER_QUERY_LIMIT"`, inspect: googleMaps, fine: `"OK"`},
@@ -164,7 +166,7 @@ func (m *maker) suspects(resp *http.Response, patience time.Duration) bool {
 	head := glance(resp, patience, func(head []byte) bool {
 		return bytes.Contains(head, mark) || bytes.Contains(head, fine)
 	})
-	if head = bytes.TrimLeft(head, " \t\r\n"); len(head) > 0 && head[0] == '[' { // a batch, whose last call may be the one that was throttled
+	if head = bytes.TrimLeft(head, " \t\r\n"); len(head) > 0 && head[0] == '[' && m.batches {
 		return true
 	}
 	before, _, found := bytes.Cut(head, mark)

@@ -122,6 +122,15 @@ var unknownWords = []word{
 	{"a page of a site", 200, html, "/", "", "<title>Rate limit exceeded</title> too many requests", 0, 0},
 	{"JSON of a site", 200, "", "/articles/1", "", `{"error":"rate limit exceeded"}`, 0, 0},
 	{"a conflict", 409, "", "/", "x", `{"message":"version conflict","retry_after":5}`, 0, 0},
+	{"a maximum that is no rate", 400, "", "/", "x", `{"errors":[{"message":"'zone' is not a valid value for kind because exceeded maximum number of zone rulesets for phase http_ratelimit"}]}`, 0, 0},
+	{"a batch that is too large", 400, "", "/", "x", `{"error":"The number of requests in the batch exceeded the maximum of 100"}`, 0, 0},
+	{"a plan to pay for", 402, "", "/", "x", `{"error":"API request limit exceeded, upgrade to continue"}`, 0, 0},
+	{"a store of limits", 500, "", "/", "x", `{"error":"rate limit store could not be reached"}`, another, 0},
+	{"Contentful, no access", 403, "Content-Type: application/json|X-Contentful-RateLimit-Reset: 0", "/", "x", `{"sys":{"type":"Error","id":"AccessDenied"}}`, 0, 0},
+	{"Meta, an error beside a limit", 400, `Content-Type: application/json|X-Business-Use-Case-Usage: {"1":[{"type":"ads_insights","call_count":100,"estimated_time_to_regain_access":19}]}`, "/", "x", `{"error":{"message":"Invalid parameter","code":100}}`, 0, 0},
+	{"a time of the day", 429, "", "/", "x", `{"error":"Too many requests, retry after 14:30:00 GMT"}`, second, second},
+	{"a number without a unit", 429, "", "/", "x", `{"error":"slow down","retryAfter":60000}`, second, second},
+	{"several limits", 429, "", "/", "x", `{"error":"slow down","limits":{"minute":{"remaining":0,"reset_in":12},"day":{"remaining":900,"reset_in":43000}}}`, 12 * second, 12 * second},
 	{"a limit of both kinds", 403, "", "/", "x", `{"error":"Rate limit exceeded: 5 calls per minute and 500 per day"}`, second, second},
 }
 

@@ -90,7 +90,7 @@ func (r *reader) readRetryAfter(f *knownField) {
 		r.readPushback(f)
 		return
 	}
-	if !r.needsRetryAt() || f.part == esiErrorReset && r.Status != 420 && r.Status != http.StatusTooManyRequests {
+	if !r.needsRetryAt() || (f.part == contentfulReset || f.part == esiErrorReset) && r.Status != 420 && r.Status != http.StatusTooManyRequests {
 		return
 	}
 	longest := time.Duration(-1)
