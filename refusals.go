@@ -95,6 +95,7 @@ func (t *tally) refuse(now, since time.Duration, again bool) {
 	}
 	if t.recent += (1 - t.recent) / recentAnswers; t.recent > manyRefused {
 		t.again, t.apart = 0, false
+		t.againBefore, t.sum, t.answers = 0, 0, 0
 	}
 	t.quietAt = t.granted + tallied
 }

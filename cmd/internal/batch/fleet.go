@@ -176,14 +176,14 @@ func (f *fleet) read(lines io.Reader) {
 		}
 		var rec record
 		if json.Unmarshal(line, &rec) == nil {
-			f.known[rec.Seq] = fingerprint(rec.ID, rec.OK)
+			f.known[rec.Seq] = fingerprint(rec.Queue, rec.ID, rec.OK)
 		}
 	}
 }
 
 // The fingerprint of an item that is done or has failed.
-func fingerprint(id string, ok bool) uint64 {
-	h := maphash.String(fingerprints, id)
+func fingerprint(made, id string, ok bool) uint64 {
+	h := maphash.String(fingerprints, made+" "+id)
 	if ok {
 		return h | 1
 	}
@@ -202,9 +202,9 @@ func (f *fleet) recognize(it *queue.Item) bool {
 	switch {
 	case !it.Again:
 		return false
-	case known == fingerprint(it.ID, true):
+	case known == fingerprint(it.Queue, it.ID, true):
 		f.worker.Done(it)
-	case known == fingerprint(it.ID, false):
+	case known == fingerprint(it.Queue, it.ID, false):
 		f.worker.Bury(it, "it failed, as its line in -jsonl says", 0)
 	default:
 		return false
@@ -220,7 +220,7 @@ func (f *fleet) settle(r batch.Result[item, output]) {
 	}
 	it := r.In.taken
 	f.mu.Lock()
-	f.known[it.Seq] = fingerprint(it.ID, r.Err == nil)
+	f.known[it.Seq] = fingerprint(it.Queue, it.ID, r.Err == nil)
 	f.mu.Unlock()
 	if r.Err == nil {
 		f.worker.Done(it)

@@ -16,7 +16,8 @@ import (
 // A record is the line of -jsonl for an item. Times are in milliseconds.
 type record struct {
 	Seq      int64      `json:"seq"`
-	ID       string     `json:"id,omitempty"` // with -queue
+	ID       string     `json:"id,omitempty"`    // with -queue
+	Queue    string     `json:"queue,omitempty"` // when that was made
 	Item     string     `json:"item"`
 	OK       bool       `json:"ok"`
 	Status   *int       `json:"status,omitempty"` // of the last attempt: the exit status or the status of the response, if any
@@ -33,7 +34,7 @@ func (j *job) recordOf(r batch.Result[item, output]) record {
 	millis := func(d time.Duration) float64 { return float64(max(0, d).Microseconds()) / 1000 }
 	rec := record{Seq: r.In.seq, Item: r.In.text, OK: r.Err == nil, Attempts: r.Attempts, Took: millis(r.Service)}
 	if r.In.taken != nil {
-		rec.ID = r.In.taken.ID
+		rec.ID, rec.Queue = r.In.taken.ID, r.In.taken.Queue
 	}
 	if !r.Sent.IsZero() {
 		rec.Start = &r.Sent

@@ -22,16 +22,23 @@ type Letter struct {
 	seq uint64 // of the letter
 }
 
-// Dead yields the dead letters, the oldest first.
+// Dead yields the dead letters, the oldest first, without those that come meanwhile: a letter that is put back
+// may soon be one again.
 func (q *Queue) Dead(ctx context.Context) iter.Seq2[Letter, error] {
 	return func(yield func(Letter, error) bool) {
 		s, err := q.stream(ctx)
-		for seq := uint64(1); err == nil; seq++ {
+		last := uint64(0)
+		if err == nil {
+			last = s.CachedInfo().State.LastSeq
+		}
+		for seq := uint64(1); err == nil && seq <= last; seq++ {
 			var raw *jetstream.RawStreamMsg
 			if raw, err = s.GetMsg(ctx, seq, jetstream.WithGetMsgSubject(q.dead())); err != nil {
 				break
 			}
-			seq = raw.Sequence
+			if seq = raw.Sequence; seq > last {
+				return
+			}
 			l := Letter{ID: raw.Header.Get(headerID), Item: string(raw.Data), Error: raw.Header.Get(headerError), seq: seq}
 			l.Attempts, _ = strconv.Atoi(raw.Header.Get(headerAttempts)) // written by bury
 			l.At, _ = time.Parse(time.RFC3339, raw.Header.Get(headerAt))

@@ -72,8 +72,12 @@ func (q *Queue) Put(ctx context.Context, texts []string) (known int, err error) 
 				break
 			}
 		}
+		until := time.Now().Add(answerTime) // and again after each answer
 		for i, put := range puts {
-			ack, bad := wait(ctx, put)
+			ack, bad := wait(ctx, put, until)
+			if bad == nil {
+				until = time.Now().Add(answerTime)
+			}
 			switch {
 			case bad == nil && ack.Duplicate && !tried: // of a second try it may be our own
 				known++
@@ -87,23 +91,26 @@ func (q *Queue) Put(ctx context.Context, texts []string) (known int, err error) 
 		if msgs = failed; ctx.Err() != nil {
 			return known, ctx.Err()
 		}
-		if _, lost := q.js.Stream(ctx, q.at.Name); q.over(lost) || isFinal(err) {
+		if _, lost := q.js.Stream(ctx, q.at.Name); q.over(lost) || isFinal(err) || q.forbidden() {
 			return known, q.explain(errors.Join(lost, err))
 		}
 		pause(ctx, again)
 	}
 }
 
+// notStored is the code of the server for an item that its disk or the bounds of the stream do not let in.
+const notStored jetstream.ErrorCode = 10077
+
 // isFinal reports whether an answer of the server will be the same again, such as that the queue is full.
 func isFinal(err error) bool {
 	api, ok := errors.AsType[*jetstream.APIError](err)
-	return ok && api.Code != 503
+	return ok && (api.Code != 503 || api.ErrorCode == notStored)
 }
 
 var errNotSent = errors.New("not sent")
 
-// wait waits for the answer of a server to what was put, nil if that was not sent.
-func wait(ctx context.Context, put jetstream.PubAckFuture) (*jetstream.PubAck, error) {
+// wait waits until a time for the answer of a server to an item, nil if that was not sent.
+func wait(ctx context.Context, put jetstream.PubAckFuture, until time.Time) (*jetstream.PubAck, error) {
 	if put == nil {
 		return nil, errNotSent
 	}
@@ -112,7 +119,7 @@ func wait(ctx context.Context, put jetstream.PubAckFuture) (*jetstream.PubAck, e
 		return ack, nil
 	case err := <-put.Err():
 		return nil, err
-	case <-time.After(answerTime):
+	case <-time.After(time.Until(until)):
 		return nil, context.DeadlineExceeded
 	case <-ctx.Done():
 		return nil, ctx.Err()

@@ -122,6 +122,12 @@ func (q *Queue) explain(err error) error {
 	return fmt.Errorf("the queue %s: %w", q.at, err)
 }
 
+// forbidden reports whether a permission is missing.
+func (q *Queue) forbidden() bool {
+	denied := q.denied.Load()
+	return denied != nil && errors.Is(*denied, nats.ErrPermissionViolation)
+}
+
 // over reports whether an error will be the same for ever.
 func (q *Queue) over(err error) bool {
 	return q.conn.IsClosed() || errors.Is(err, jetstream.ErrStreamNotFound) || errors.Is(err, jetstream.ErrConsumerNotFound) || errors.Is(err, jetstream.ErrConsumerDeleted)

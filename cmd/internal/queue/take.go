@@ -3,9 +3,12 @@ package queue
 import (
 	"cmp"
 	"context"
+	"errors"
 	"sync"
+	"sync/atomic"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 )
 
@@ -16,6 +19,7 @@ type Item struct {
 	ID    string // what was put twice has the same
 	Seq   int64  // of what was put: after a dead letter was put back, it is another one
 	Again bool   // it has been delivered before
+	Queue string // when the queue was made: numbers begin again with another one
 
 	msg     jetstream.Msg // of its last delivery; guarded by the mutex of the worker, as is settled
 	settled bool          // it is done, or failed
@@ -25,10 +29,12 @@ type Item struct {
 type Worker struct {
 	*Queue
 	consumer jetstream.Consumer
+	made     string          // the queue, see Item.Queue
 	ended    context.Context // at the end of Close
 	end      context.CancelFunc
 	settling sync.WaitGroup
 	renewing sync.WaitGroup
+	failed   atomic.Pointer[error] // the queue can never confirm some item
 
 	mu   sync.Mutex
 	held map[int64]*Item // by their Seq
@@ -36,14 +42,15 @@ type Worker struct {
 
 // Work begins to work on the queue, which must be there.
 func (q *Queue) Work(ctx context.Context) (*Worker, error) {
-	if _, err := q.stream(ctx); err != nil {
+	s, err := q.stream(ctx)
+	if err != nil {
 		return nil, err
 	}
 	c, err := q.js.Consumer(ctx, q.at.Name, consumerName)
 	if err != nil {
 		return nil, q.explain(err)
 	}
-	w := &Worker{Queue: q, consumer: c, held: make(map[int64]*Item)}
+	w := &Worker{Queue: q, consumer: c, held: make(map[int64]*Item), made: s.CachedInfo().Created.UTC().Format(time.RFC3339Nano)}
 	w.ended, w.end = context.WithCancel(context.Background())
 	w.renewing.Go(func() { w.renew(c.CachedInfo().Config.AckWait / 3) })
 	return w, nil
@@ -96,6 +103,9 @@ func (w *Worker) Take(stop <-chan struct{}, most int) ([]*Item, error) {
 		}
 	}()
 	for ctx.Err() == nil {
+		if failed := w.failed.Load(); failed != nil {
+			return nil, *failed
+		}
 		items := w.fetch(max(1, most-len(w.messages())))
 		if len(items) > 0 {
 			return items, nil
@@ -130,7 +140,7 @@ func (w *Worker) fetch(n int) (items []*Item) {
 		if err != nil {
 			continue // it was no item of a queue
 		}
-		it := &Item{Text: string(msg.Data()), ID: msg.Headers().Get(headerID), Seq: int64(meta.Sequence.Stream), Again: meta.NumDelivered > 1, msg: msg}
+		it := &Item{Text: string(msg.Data()), ID: msg.Headers().Get(headerID), Seq: int64(meta.Sequence.Stream), Again: meta.NumDelivered > 1, Queue: w.made, msg: msg}
 		if w.hold(it) {
 			items = append(items, it)
 		}
@@ -165,7 +175,8 @@ func (w *Worker) Bury(it *Item, why string, attempts int) {
 	w.settle(it, &Letter{Error: why, Attempts: attempts, At: time.Now()})
 }
 
-// settle tells the queue about an item, in the background, until it confirms that.
+// settle tells the queue about an item, in the background, until it confirms that, or never will: then
+// Take fails.
 func (w *Worker) settle(it *Item, l *Letter) {
 	w.mu.Lock()
 	it.settled = true
@@ -184,6 +195,11 @@ func (w *Worker) settle(it *Item, l *Letter) {
 			if err == nil {
 				w.drop(it)
 				return
+			}
+			if errors.Is(err, nats.ErrMaxPayload) || isFinal(err) || w.forbidden() {
+				err = w.explain(err)
+				w.failed.CompareAndSwap(nil, &err)
+				return // it stays held, and is not confirmed
 			}
 			pause(w.ended, again)
 		}
