@@ -134,7 +134,7 @@ func TestCollector_Stress(t *testing.T) {
 	c := mustNew(t, sluiceprom.Config{})
 	for _, name := range []string{"a", "b", "c"} {
 		all = append(all, mustGate(t, sluice.Config{
-			Name: name, Concurrency: 2, MaxWaiting: 5, Rate: sluice.Rate{Count: 20, Per: time.Millisecond}, RetryBudget: -1, Observer: c.Observe,
+			Name: name, Concurrency: 2, MaxWaiting: 2, Rate: sluice.Rate{Count: 20, Per: time.Millisecond}, RetryBudget: -1, Observer: c.Observe,
 		}))
 	}
 	var wg sync.WaitGroup
@@ -168,6 +168,7 @@ func TestCollector_Stress(t *testing.T) {
 	}
 	wg.Wait()
 	got := gather(t, c)
+	total := map[string]uint64{}
 	for _, g := range all {
 		s := g.Stats()
 		for name, want := range map[string]uint64{
@@ -184,9 +185,13 @@ func TestCollector_Stress(t *testing.T) {
 			"busy": s.Rejected.Busy, "deadline": s.Rejected.Deadline, "queue_full": s.Rejected.QueueFull,
 		}
 		for reason, want := range refused {
-			if v := got["calls_rejected_total "+s.Name+" "+reason]; v != float64(want) || want == 0 {
+			if v := got["calls_rejected_total "+s.Name+" "+reason]; v != float64(want) {
 				t.Errorf("%s: %s is %v, want %d", s.Name, reason, v, want)
 			}
+			total[reason] += want
 		}
+	}
+	if total["busy"] == 0 || total["deadline"] == 0 || total["queue_full"] == 0 {
+		t.Errorf("some reason did not occur: %v", total)
 	}
 }
