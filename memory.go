@@ -127,8 +127,8 @@ func (k *given) unit() Unit {
 // pace. So a gate without a rate begins as a slow start does: when the server asks for a
 // wait, or throttles 3 of 16 calls. A gate with a rate, its own or its parent's, or with
 // further limits that are known, was told the limit by somebody who should know. It begins at the second
-// refusal within 500 calls if the server asks for waits, at the third within 32 if not;
-// refusals of calls that were in flight together are one. It stops learning when its rate
+// throttled call within 500 if the server asks for waits, at the third within 32 if not;
+// calls that were in flight together and throttled are one. It stops learning when its rate
 // has been accepted for long.
 const (
 	strikeTold   = 500

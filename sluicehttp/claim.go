@@ -46,7 +46,7 @@ func (c *claim) note(l *ratelimit.Limit, r *reply, f *finding) {
 		c.test(remaining, r)
 	}
 	if c.bound(l, c.missing(remaining), remaining, r) {
-		c.empty, c.ask, c.spare = false, time.Time{}, spare{left: math.Inf(1), waited: math.Inf(1)}
+		c.empty, c.ask, c.spare = false, time.Time{}, newSpare()
 		c.rest = max(0, c.rest-1)
 	}
 	c.tally.note(l, r)
@@ -79,7 +79,7 @@ func (r *reply) pending(until time.Time) time.Time {
 // least returns how much must be left. One call more would do, but a slow start may send two after a
 // response; after a pause it sends one.
 func (r *reply) least() float64 {
-	if r.waiting || r.later > 0 || r.flying > 0 {
+	if r.others {
 		return 1
 	}
 	return 0
@@ -99,6 +99,9 @@ type spare struct {
 
 	waited float64 // what remained when calls waited last: if it is no less, those since are not counted
 }
+
+// newSpare returns the spare of a window of which nothing is known.
+func newSpare() spare { return spare{left: math.Inf(1), waited: math.Inf(1)} }
 
 // note returns what is left after response r: what remained, less the calls that were sent later. Calls
 // that were sent earlier may have been overtaken, and not be counted either. So the least of the last

@@ -1,7 +1,6 @@
 package sluicehttp
 
 import (
-	"math"
 	"net/http"
 	"slices"
 	"time"
@@ -61,8 +60,8 @@ type reply struct {
 	later  float64   // calls that were sent after it
 	total  uint32    // calls that were sent at all
 
-	waiting bool // calls wait for the gate
-	rate    sluice.Rate
+	others bool // further calls are in flight, or wait for the gate
+	rate   sluice.Rate
 
 	granted bool // not throttled, and no error either, which may hide a throttling response
 	refused bool
@@ -116,7 +115,7 @@ func (st *state) noteClaims(h *hold, said *ratelimit.Info, found *findings, now 
 	default:
 		r.later = float64(r.total) + float64(max(0, st.unseen.Add(-1)))
 	}
-	r.waiting = st.gate.Stats().Waiting > 0
+	r.others = r.later > 0 || r.flying > 0 || st.gate.Stats().Waiting > 0
 	if refills := st.claims(said, &r, found); refills > 0 {
 		// The server has not said when to retry, but when the bucket is full.
 		said.RetryAt, said.RetrySource, said.Floor = time.Time{}, "", refills
@@ -172,7 +171,7 @@ func (st *state) claimOf(l *ratelimit.Limit, bucket string) (c *claim, several b
 	switch {
 	case c != nil:
 	case len(st.claimed) < mostClaims:
-		c = &claim{name: l.Name, partition: l.Partition, bucket: bucket, most: l.Max, spare: spare{left: math.Inf(1), waited: math.Inf(1)}}
+		c = &claim{name: l.Name, partition: l.Partition, bucket: bucket, most: l.Max, spare: newSpare()}
 		st.claimed = append(st.claimed, c)
 	default:
 		return nil, several

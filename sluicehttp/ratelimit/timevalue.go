@@ -85,7 +85,6 @@ var (
 		"2006-01-02 15:04:05 Z07:00",
 		"2 Jan 2006 15:04:05 -0700",    // RFC 5322 without the day
 		"2006-Jan-2 15:04:05-0700 MST", // WSO2
-		"2006-Jan-2 15:04:05-0700 MST", // WSO2
 	}
 	letterLayouts = []string{
 		"Mon, 2 Jan 2006 15:04:05 -0700",   // RFC 5322

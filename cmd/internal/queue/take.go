@@ -129,7 +129,7 @@ func (w *Worker) Take(stop <-chan struct{}, most int) ([]*Item, error) {
 // fetch takes up to n items that are there. What an unavailable server would say is asked by info.
 func (w *Worker) fetch(n int) (items []*Item) {
 	if !w.conn.IsConnected() {
-		return nil // a request that waits here would get items when nobody waits for them any more
+		return nil // a request that is sent later would get items that nobody waits for
 	}
 	batch, err := w.consumer.FetchNoWait(n)
 	if err != nil {
