@@ -501,3 +501,20 @@ func TestCorrection_Amend(t *testing.T) {
 		t.Errorf("%v", f)
 	}
 }
+
+// The throttled calls of an estimate that was forgotten are none of the next estimate's.
+func TestMemory_Forget_CountsAnew(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := limits.Must(New(Config{}))
+		for range 3 {
+			_ = g.Do(t.Context(), func(context.Context) error { return ThrottledFor(context.DeadlineExceeded, time.Second) })
+		}
+		if g.tally.learned == 0 || g.learner == nil {
+			t.Fatal("three throttled calls left no estimate")
+		}
+		g.Forget()
+		if n := g.tally.learned; n != 0 || g.learner != nil {
+			t.Errorf("after Forget: an estimate of %d throttled calls", n)
+		}
+	})
+}

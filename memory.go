@@ -1,14 +1,12 @@
 package sluice
 
 import (
-	"slices"
 	"sync/atomic"
 	"time"
 
 	"github.com/sluice-go/sluice/internal/adaptive"
 	"github.com/sluice-go/sluice/internal/evidence"
 	"github.com/sluice-go/sluice/internal/flight"
-	"github.com/sluice-go/sluice/limits"
 )
 
 // A memory is what a gate remembers of the answers to its calls, and the brakes that they put on. It
@@ -36,67 +34,6 @@ type memory struct {
 	peering    *peering // or nil
 }
 
-// brakes are all brakes of a gate.
-type brakes struct {
-	ramp    *ramp    // or nil
-	learner *learner // or nil
-	budget  budget   // a brake while it spaces calls
-}
-
-// on appends to to those that are on, first those whose cause is named if several hold a call up for
-// equally long. A caller has room in to for mostBrakes.
-func (s *brakes) on(to []brake) []brake {
-	if s.ramp != nil {
-		to = append(to, s.ramp)
-	}
-	if s.learner != nil {
-		to = append(to, s.learner)
-	}
-	if s.budget.spacing > 0 {
-		to = append(to, &s.budget)
-	}
-	return to
-}
-
-const mostBrakes = 3
-
-// any reports whether a brake is on. None is in a gate that was never refused anything.
-func (s *brakes) any() bool { return s.ramp != nil || s.learner != nil || s.budget.spacing > 0 }
-
-// demand returns how long a call that wants w has to wait for the brakes.
-func (s *brakes) demand(now time.Duration, w want) (wait time.Duration) {
-	var on [mostBrakes]brake
-	for _, b := range s.on(on[:0]) {
-		wait = max(wait, b.demand(now, w))
-	}
-	return wait
-}
-
-// peek returns how long the next call would have to wait for the brakes, and the brake.
-func (s *brakes) peek(now time.Duration, inFlight int64) (wait time.Duration, cause limits.Cause) {
-	var on [mostBrakes]brake
-	for _, b := range s.on(on[:0]) {
-		if w := b.peek(now, inFlight); w > wait {
-			wait, cause = w, b.cause()
-		}
-	}
-	return wait, cause
-}
-
-// started tells the brakes that a call that wanted w starts.
-func (s *brakes) started(now, due time.Duration, w want) {
-	var on [mostBrakes]brake
-	for _, b := range s.on(on[:0]) {
-		b.started(now, due, w)
-	}
-}
-
-// asleep reports whether all brakes may be forgotten.
-func (s *brakes) asleep(now, paused time.Duration) bool {
-	var on [mostBrakes]brake
-	return !slices.ContainsFunc(s.on(on[:0]), func(b brake) bool { return !b.asleep(now, paused) })
-}
-
 // A given is what a gate was told about the limits of its server.
 type given struct {
 	rate     Rate // as configured
@@ -117,110 +54,7 @@ func (k *given) unit() Unit {
 	return Calls
 }
 
-// # When does a gate begin to learn?
-//
-// A gate to which no throttled call is reported must not pay for it, so it begins at one. It then
-// knows only how many calls left lately (type recently) and that those in flight belong to
-// the time before.
-//
-// A throttled call may be chance: some servers are overloaded for 1 call in 50, whatever the
-// pace. So a gate without a rate begins as a slow start does: when the server asks for a
-// wait, or throttles 3 of 16 calls. A gate with a rate, its own or its parent's, or with
-// further limits that are known, was told the limit by somebody who should know. It begins at the second
-// throttled call within 500 if the server asks for waits, at the third within 32 if not;
-// calls that were in flight together and throttled are one. It stops learning when its rate
-// has been accepted for long.
-const (
-	strikeTold   = 500
-	strikeUntold = 32
-)
-
-// strikes are the last throttled calls of a gate with a rate.
-type strikes struct {
-	end     time.Duration // of the last one: calls that left before belong to it
-	n       int
-	granted [2]uint64 // calls by the gate before the last ones
-}
-
-// add records a throttled call and reports whether it is one too many.
-func (s *strikes) add(now, since time.Duration, granted uint64, told bool) bool {
-	if s.n > 0 && since < s.end {
-		return false
-	}
-	few := s.n >= 2 && granted-s.granted[0] <= strikeUntold
-	if told {
-		few = s.n >= 1 && granted-s.granted[1] <= strikeTold
-	}
-	s.granted[0], s.granted[1] = s.granted[1], granted
-	s.end = now + 1
-	s.n++
-	return few
-}
-
-// recently is the number of calls that had started at two times, 15 s apart or more. Only calls
-// that are measured are noted, see flight.Hold.
-type recently struct {
-	early, late sofar
-	begun       bool
-	from        time.Duration // since when calls have left without a long pause
-}
-
-// longPause is the time without a call after which earlier accepted calls say nothing any more.
-const longPause = time.Minute
-
-type sofar struct {
-	at          time.Duration
-	calls, cost uint64
-}
-
-// note is called when a call ends that left at since.
-func (r *recently) note(since time.Duration, here sofar) {
-	now := here.at
-	if !r.begun { // calls that were accepted before, as after Forget, are in early
-		first := max(r.early.at, since)
-		r.begun = true
-		r.early.at, r.late.at, r.from = first, first, first
-		return
-	}
-	if now-r.late.at > longPause {
-		r.from = since
-	}
-	if now-r.late.at > 15*time.Second {
-		r.early, r.late = r.late, here
-	}
-}
-
-// suspects records a throttled call by the server of a call that left at since, and reports whether
-// it is time to learn. weighed says that many calls were throttled lately.
-func (m *memory) suspects(here sofar, since, asked time.Duration, weighed bool) bool {
-	now := here.at
-	if m.given.any() {
-		if many := m.strikes.add(now, since, here.calls, asked > 0); many || asked > 0 {
-			return many
-		}
-		m.slowStart(now, since, 0, false)
-		return false
-	}
-	m.ramp = m.ramp.refuse(now, since, asked, false)
-	return weighed || asked > 0 || m.ramp.on && m.ramp.began > now
-}
-
-// slowStart records that the server throttled a call that left
-// at since and asked for a wait of asked, 0 if it set no time; then it counts if it is one of
-// many, as far as is known, or surely is. A gate with a rate needs no slow start, one that
-// learns decides by itself, and one whose server publishes how fast its limits refill starts as they do
-// after a pause.
-func (m *memory) slowStart(now, since, asked time.Duration, surely bool) {
-	if asked > 0 && m.limits.refill() {
-		return
-	}
-	if m.rate.Count == 0 && m.learner == nil {
-		m.ramp = m.ramp.refuse(now, since, asked, surely)
-		m.answersCount.Store(true)
-	}
-}
-
-// learn begins to learn at the throttled call of a call of n.
+// learn begins to learn when a call of n was throttled.
 func (m *memory) learn(here sofar, n int64) {
 	m.setLearner(m.newLearner())
 	m.learner.weighed = true // until a clear one
@@ -332,8 +166,7 @@ func hertz(r Rate) float64 {
 
 // forget forgets everything that was learned from throttled calls.
 func (m *memory) forget(here sofar) {
-	m.learner, m.ramp, m.strikes = nil, nil, strikes{}
-	m.answersCount.Store(false)
+	m.forgetRefusals()
 	m.recently = recently{early: here, late: here, from: here.at}
 	m.search()
 }
@@ -371,7 +204,7 @@ func (m *memory) forgetWeighed() bool {
 // the server throttled the call; if not, whether calls that were in flight at the same time got
 // such an answer before; and whether callers may start earlier.
 func (m *memory) weigh(here sofar, since time.Duration) (refused, together, wake bool) {
-	m.impaired.Store(true) // so that accepts count
+	m.impaired.Store(true) // so that accepted calls count
 	early := int64(here.calls)-m.room.calls.Calls() < earlyAnswers
 	verdict, together := m.evidence.Unclear(here.at, since, early)
 	switch verdict {
@@ -408,7 +241,7 @@ func (m *memory) throttled(here sofar, call *ending, asked time.Duration, weighe
 		m.evidence.Rejected(call.now)
 	}
 	m.tally.learned++
-	m.impaired.Store(true) // so that accepts count
+	m.impaired.Store(true) // so that accepted calls count
 	switch {
 	case m.learner == nil && (m.adaptive.Disabled || !m.suspects(here, call.since, asked, weighed)):
 		if m.adaptive.Disabled && asked == 0 { // a pause begins the other slow starts
