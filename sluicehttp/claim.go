@@ -1,6 +1,7 @@
 package sluicehttp
 
 import (
+	"cmp"
 	"math"
 	"time"
 
@@ -17,6 +18,7 @@ type claim struct {
 	ending // of its window
 	refill // of it as a bucket
 	tally  tally
+	even   even
 
 	// That nothing remains, since a response that arrived at emptyAt.
 	empty     bool
@@ -39,6 +41,11 @@ const mostRested = 63
 func (c *claim) note(l *ratelimit.Limit, r *reply, f *finding) {
 	remaining, _ := l.Remaining.Value()
 	c.noteRefill(l, r)
+	if c.ofBucket || c.refuted && c.even.length == 0 || c.tally.several {
+		c.even = even{barred: true}
+	}
+	c.even.note(l, remaining, r)
+	l.Window = cmp.Or(l.Window, c.even.length)
 	switch {
 	case r.refused:
 		c.confirm(r)

@@ -1,6 +1,7 @@
 package sluicehttp
 
 import (
+	"math"
 	"net/http"
 	"slices"
 	"time"
@@ -62,6 +63,7 @@ type reply struct {
 
 	others bool // further calls are in flight, or wait for the gate
 	rate   sluice.Rate
+	gate   *sluice.Gate // through which the call left
 
 	granted bool // not throttled, and no error either, which may hide a throttling response
 	refused bool
@@ -87,6 +89,8 @@ type finding struct {
 	// Until the calls that were sent later are answered, if they may use up what remains;
 	// otherwise zero.
 	pending time.Time
+
+	even sluice.Rate // of a limit with short windows, or zero
 }
 
 // findings are those of a response, in the order of its limits.
@@ -105,7 +109,7 @@ func (st *state) noteClaims(h *hold, said *ratelimit.Info, found *findings, now 
 	if st.watched.CompareAndSwap(false, true) {
 		st.unseen.Store(st.gate.Stats().InFlight)
 	}
-	r := reply{now: now, call: h.number, sent: now, flying: st.inFlight.Load(), granted: !said.Throttled && said.Status < 400, refused: said.Throttled, cached: said.Status == http.StatusNotModified, total: st.sent.Load(), retryAt: said.RetryAt, source: said.RetrySource}
+	r := reply{gate: st.gate, now: now, call: h.number, sent: now, flying: st.inFlight.Load(), granted: !said.Throttled && said.Status < 400, refused: said.Throttled, cached: said.Status == http.StatusNotModified, total: st.sent.Load(), retryAt: said.RetryAt, source: said.RetrySource}
 	switch {
 	case h.state != st: // a call that asks, which another gate has counted
 		r.call = 0
@@ -130,6 +134,9 @@ func (st *state) claims(said *ratelimit.Info, r *reply, found *findings) (refill
 	defer st.mu.Unlock()
 	st.replies++
 	r.rate = st.configured
+	if st.evenRate.Count > 0 {
+		r.rate = st.evenRate
+	}
 	for i := range min(len(said.Limits), mostClaims) {
 		l := &said.Limits[i]
 		if _, known := l.Remaining.Value(); !known || l.ResetAt.IsZero() || l.Unit == concurrent {
@@ -143,6 +150,8 @@ func (st *state) claims(said *ratelimit.Info, r *reply, found *findings) (refill
 		c.note(l, r, f)
 		if f.ignore = f.ignore || several; f.ignore {
 			f.pending = time.Time{}
+		} else if most := mostOf(l); st.evens() && !math.IsInf(most, 1) {
+			f.even = c.even.rate(most, st.t.cfg.Published.reserve(most))
 		}
 		if wait, bucket := c.nextOf(l, r); bucket && r.refused && r.source == l.Source {
 			refills = max(refills, wait)

@@ -262,8 +262,13 @@ func TestTransport_Claims(t *testing.T) {
 		{"express, told", func() func(time.Time, http.Header) bool { return npm().express }, told(20), 520, 25 * second, .93, 0},
 		{"fastify, told", func() func(time.Time, http.Header) bool { return npm().fastify }, told(20), 520, 25 * second, .93, 0},
 		{"koa, told", func() func(time.Time, http.Header) bool { return npm().koa }, told(20), 520, 25 * second, .91, .01},
-		{"express", func() func(time.Time, http.Header) bool { return npm().express }, sluicehttp.Config{}, 520, 25 * second, .75, .05},
-		{"koa", func() func(time.Time, http.Header) bool { return npm().koa }, sluicehttp.Config{}, 520, 25 * second, .75, .08},
+		{"express", func() func(time.Time, http.Header) bool { return npm().express }, sluicehttp.Config{}, 520, 25 * second, .86, .05},
+		{"koa", func() func(time.Time, http.Header) bool { return npm().koa }, sluicehttp.Config{}, 520, 25 * second, .86, .05},
+		// Short windows become the rate: see even.go.
+		{"fastify", func() func(time.Time, http.Header) bool { return npm().fastify }, sluicehttp.Config{}, 520, 25 * second, .86, .05},
+		{"50 a second", func() func(time.Time, http.Header) bool { return aligned(50, true) }, sluicehttp.Config{}, 3000, 60 * second, .88, .02},
+		{"200 a second", func() func(time.Time, http.Header) bool { return anyWindow(200) }, sluicehttp.Config{}, 12000, 60 * second, .85, .01},
+		{"20 in 2 s", func() func(time.Time, http.Header) bool { return (&npmWindow{n: 20, per: 2 * second}).fastify }, sluicehttp.Config{}, 520, 50 * second, .88, .05},
 		// Each window ends without a throttled call, and the next one begins at full speed.
 		{"100 in 20 s", func() func(time.Time, http.Header) bool { return (&npmWindow{n: 100, per: 20 * second}).express }, sluicehttp.Config{}, 400, 60 * second, .85, .003},
 		{"200 a minute", func() func(time.Time, http.Header) bool { return (&npmWindow{n: 200, per: 60 * second}).express }, sluicehttp.Config{}, 400, 60 * second, .85, .003},
@@ -281,7 +286,7 @@ func TestTransport_Claims(t *testing.T) {
 		// It refuses only the first calls at 20/s, for which the gate then goes a little slower.
 		{"httprate, told", func() func(time.Time, http.Header) bool { return httprate(20, second) }, told(20), 2400, 120 * second, .92, .01},
 		// The same where published limits are counted.
-		{"express, counted", func() func(time.Time, http.Header) bool { return npm().express }, sluicehttp.Config{Cost: one}, 520, 25 * second, .80, .02},
+		{"express, counted", func() func(time.Time, http.Header) bool { return npm().express }, sluicehttp.Config{Cost: one}, 520, 25 * second, .88, .02},
 		{"throttled, counted", func() func(time.Time, http.Header) bool { return gcra(20, 5) }, sluicehttp.Config{Cost: one}, 2405, 120 * second, .70, .03},
 		{"Linear, counted", func() func(time.Time, http.Header) bool { return linear(1500, time.Hour) }, sluicehttp.Config{Cost: one}, 1700, 480 * second, .80, .1},
 		{"Linear", func() func(time.Time, http.Header) bool { return linear(1500, time.Hour) }, sluicehttp.Config{}, 1700, 480 * second, .80, .1},

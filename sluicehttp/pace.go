@@ -17,12 +17,19 @@ func (st *state) fromPolicy() bool {
 // after a throttle has paused the gate: otherwise calls that wait for the first response, or
 // at a slower rate, would leave before the pause.
 func (st *state) adjust() {
-	if st.t.cfg.Published.Spread == 0 {
+	if st.t.cfg.Published.Spread == 0 && !st.evenly.Load() {
 		return // they never change
 	}
 	st.mu.Lock()
 	defer st.mu.Unlock()
+	before := st.inForce
 	st.setRate()
+	switch {
+	case st.evenRate.Count == 0:
+		st.evenly.Store(false)
+	case before.Count == 0:
+		st.gate.Forget() // what was learned of the same limit
+	}
 	if st.fromPolicy() {
 		st.setConcurrency()
 	}
@@ -123,6 +130,9 @@ func (st *state) setConcurrency() {
 func (st *state) unspread() sluice.Rate {
 	if st.policy.Count > 0 {
 		return st.policy
+	}
+	if st.evenRate.Count > 0 {
+		return st.evenRate
 	}
 	return st.configured
 }

@@ -1,0 +1,85 @@
+package sluicehttp_test
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"net/http"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/ext/peers"
+	"github.com/sluice-go/sluice/sluicehttp"
+	"github.com/sluice-go/sluice/sluicetest"
+)
+
+// A limit with a short window becomes the rate of a gate, unless something else decides that; and no
+// longer than the server publishes it.
+func TestTransport_ShortWindow(t *testing.T) {
+	second := func(count int64) sluice.Rate { return sluice.Rate{Count: count, Per: time.Second} }
+	published := func(use sluicehttp.Published) sluicehttp.Config { return sluicehttp.Config{Published: use} }
+	for _, c := range []struct {
+		name   string
+		cfg    sluicehttp.Config
+		silent bool // in the end the server publishes nothing
+		want   sluice.Rate
+	}{
+		{"no configuration", sluicehttp.Config{}, false, second(20)},
+		{"concurrency", sluicehttp.Config{Concurrency: 8}, false, second(20)},
+		{"cost", sluicehttp.Config{Cost: one}, false, second(20)},
+		{"reserve", published(sluicehttp.Published{Reserve: .1}), false, second(18)},
+		{"a rate", sluicehttp.Config{Rate: second(15)}, false, second(15)},
+		{"disabled", published(sluicehttp.Published{Disabled: true}), false, sluice.Rate{}},
+		{"peers", sluicehttp.Config{Gate: sluice.Config{Adaptive: sluice.Adaptive{Peers: awayStore{}}}}, false, sluice.Rate{}},
+		{"no more limit", sluicehttp.Config{}, true, sluice.Rate{}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			window := &npmWindow{n: 20, per: time.Second}
+			srv := &limiter{random: rand.New(rand.NewPCG(1, 2)), grant: window.fastify}
+			inWorld(t, c.cfg, layers(sluicetest.Handler(srv)), func(w *world) {
+				w.calls(16, 300)
+				if c.silent {
+					srv.grant = func(time.Time, http.Header) bool { return true }
+					w.calls(16, 50)
+				}
+				w.rt.Stats(func(_ string, s sluicehttp.Stats) bool {
+					if s.Rate != c.want {
+						t.Errorf("the rate is %v, want %v", s.Rate, c.want)
+					}
+					return true
+				})
+				if err := w.rt.Shutdown(bg); err != nil {
+					t.Error(err)
+				}
+			})
+		})
+	}
+}
+
+// An awayStore cannot be reached.
+type awayStore struct{}
+
+func (awayStore) Exchange(context.Context, string, peers.Report) (peers.Reply, error) {
+	return peers.Reply{}, errors.New("away")
+}
+
+// calls makes n calls of so many callers.
+func (w *world) calls(callers, n int) {
+	work := make(chan bool)
+	var wg sync.WaitGroup
+	for range callers {
+		wg.Go(func() {
+			for range work {
+				w.wantGet("http://a.test/", 200)
+			}
+		})
+	}
+	for range n {
+		work <- true
+	}
+	close(work)
+	wg.Wait()
+}
