@@ -148,7 +148,7 @@ func TestClaim_Note(t *testing.T) {
 				}
 				return when
 			}
-			k := new(claim)
+			gate, k := sluice.Must(sluice.New(sluice.Config{})), new(claim)
 			for i, h := range c.says {
 				status := http.StatusOK
 				header := http.Header{
@@ -163,7 +163,7 @@ func TestClaim_Note(t *testing.T) {
 				said, _ := ratelimit.Parse(status, header, at(h.now))
 				l := &said.Limits[0]
 				k.most = l.Max
-				r := reply{now: at(h.now), call: h.call, sent: begin.Add(time.Duration(h.sent) * time.Millisecond), granted: !h.refused && !h.failed, refused: h.refused, retryAt: said.RetryAt, source: said.RetrySource}
+				r := reply{gate: gate, now: at(h.now), call: h.call, sent: begin.Add(time.Duration(h.sent) * time.Millisecond), granted: !h.refused && !h.failed, refused: h.refused, retryAt: said.RetryAt, source: said.RetrySource}
 				if h.rate > 0 {
 					r.rate = sluice.Rate{Count: h.rate, Per: time.Second}
 				}
