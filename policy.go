@@ -10,7 +10,7 @@ import (
 )
 
 // A RetryPolicy says when [RetryValue] tries again. It is plain data: one value may serve
-// any number of calls at once. The zero RetryPolicy is a good one.
+// any number of calls at the same time. The zero RetryPolicy is a good one.
 type RetryPolicy struct {
 	// Attempts is the most attempts, the first included. Attempts that the server
 	// throttled do not count, unless it throttles this call and not the others: see
@@ -95,7 +95,7 @@ func orDefault[T int | time.Duration](x, zero, negative T) T {
 // A Backoff computes the wait before a retry. retry counts from 1, prev is the wait
 // before the previous retry (0 if there was none), and u is a random number, uniform in
 // [0, 1), for the jitter. A Backoff must be a pure function: one value serves many calls
-// at once.
+// concurrently.
 type Backoff func(retry int, prev time.Duration, u float64) time.Duration
 
 // FullJitter returns a Backoff that is uniform in [0, x), where x is base, 2·base,

@@ -13,27 +13,27 @@ import (
 // paused the gate each time, one such call of 201 delayed all others: a batch of 3 seconds took
 // hours, and the gate learned a wrong limit.
 //
-// One throttled call does not tell the two apart. The next one of the same call does, if the server
-// granted others in between that left after the first. If it throttles a share q of the others,
+// One throttle does not tell the two apart. The next one of the same call does, if the server accepted
+// others in between that left after the first. If it throttles a share q of the others,
 // too, a call is throttled n more times by chance with probability qⁿ. Once that is improbable,
-// its throttled calls concern only itself: they count as attempts, their wait holds nobody else, and
-// they teach nothing. At a server that throttles everybody q is 1, and nothing of this applies.
+// its throttles concern only itself: they count as attempts, their wait holds nobody else, and they
+// teach nothing. At a server that throttles everybody q is 1, and nothing of this applies.
 //
 //	accepted  throttled   the call is throttled for its own sake
-//	others   others    after how many more throttled calls
+//	others   others    after how many more throttles
 //	      0        n   never
 //	      6        0   1
 //	      2        0   2
 //	    100       10   1
 //	    100      100   3
 
-// chanceOfRefusals is the probability below which the throttled calls of one call are no chance, if
-// only few calls are throttled. Of a crowd of 54 some have bad luck: the finding about one of them
+// chanceOfRefusals is the probability below which the throttles of one call are no chance, if only few
+// calls are throttled. Of a crowd of 54 some have bad luck: the finding about one of them
 // must be less probable, as many times as the crowd is larger than few. At a quarter, calls at a
 // limit whose pace is nearly right would be thought alone now and then.
 //
 // Where calls cost different amounts, large ones are throttled more often than others, and it takes
-// twice as many throttled calls.
+// twice as many throttles.
 const (
 	chanceOfRefusals      = 1. / 8
 	chanceOfLargeRefusals = chanceOfRefusals * chanceOfRefusals
@@ -43,12 +43,12 @@ const (
 // A tally counts how the server answered the calls of a gate lately. It is guarded by the lock
 // of the gate's queue.
 type tally struct {
-	granted, refused int64         // answers, but throttled calls of calls that were found to be alone
-	grantedSince     time.Duration // when the accepted call left that left last
+	granted, refused int64         // answers, but the throttles of calls that were found to be alone
+	grantedSince     time.Duration // when the last accepted call left
 	quietAt          int64         // granted, from which on the answers need not be counted
 
-	// The last burst of throttled calls, of calls that were in flight together: when it began, and how
-	// many throttled calls there were before.
+	// The last burst of throttles, of calls that were in flight together: when it began, and how many
+	// throttles there were before.
 	burst  time.Duration
 	before int64
 
@@ -56,7 +56,7 @@ type tally struct {
 	grantedAgain, refusedAgain int64
 
 	recent  float64 // share of the last answers that were throttled
-	learned int64   // number of throttled calls that the estimate of the gate is from
+	learned int64   // throttles that the estimate of the gate is from
 	again   float64 // evidence that repeated calls are throttled more often than others, see repeated
 	apart   bool    // it was enough
 	healed  float64 // share of the last repeated calls that were accepted
@@ -73,8 +73,8 @@ type tally struct {
 	calls, alone int
 }
 
-// tallied is after how many grants in a row, since a throttled call, a gate need not count any more:
-// that is enough for concernsOthers.
+// tallied is how many calls must be accepted in a row, since a throttle, until a gate need not count any
+// more: that is enough for concernsOthers.
 const tallied = 64
 
 // grant counts a call that left at since and was accepted.
@@ -84,8 +84,8 @@ func (t *tally) grant(since time.Duration) {
 	t.grantedSince = max(t.grantedSince, since)
 }
 
-// refuse counts a throttled call at now that concerns all calls, of one that left at since. again says
-// that the call had been throttled before.
+// refuse counts a throttle at now that concerns all calls, of one that left at since. again says that the
+// call had been throttled before.
 func (t *tally) refuse(now, since time.Duration, again bool) {
 	if since >= t.burst {
 		t.burst, t.before = now, t.refused-t.refusedAgain
@@ -100,10 +100,10 @@ func (t *tally) refuse(now, since time.Duration, again bool) {
 	t.quietAt = t.granted + tallied
 }
 
-// quiet reports whether grants need not be counted, because no call is throttled.
+// quiet reports whether accepted calls need not be counted, because none is throttled.
 func (t *tally) quiet() bool { return t.granted >= t.quietAt }
 
-// meet counts a call at its first throttled call.
+// meet counts a call at its first throttle.
 func (t *tally) meet() {
 	if t.calls++; t.calls > tallied {
 		t.calls, t.alone = t.calls/2, t.alone/2
@@ -113,7 +113,7 @@ func (t *tally) meet() {
 // mostAreAlone reports whether most of the calls that were throttled are throttled for their own sake.
 func (t *tally) mostAreAlone() bool { return 2*t.alone > t.calls }
 
-// allAreAlone reports whether no other throttled call is known.
+// allAreAlone reports whether no other throttle is known.
 func (t *tally) allAreAlone() bool { return t.alone >= t.calls }
 
 // # Are calls throttled again?
@@ -123,9 +123,9 @@ func (t *tally) allAreAlone() bool { return t.alone >= t.calls }
 // of ten left 3 calls per second of 100. But a call for it is throttled again more often than other calls
 // are at that time. At a server that throttles because of too many calls it is not. So repeated calls
 // are counted together. Each adds the logarithm of how much more probable its answer is if half of the
-// repeated calls are throttled than if the share q of the others is. Once that is enough, throttled
-// calls concern only themselves, and keep their attempts, until the evidence is used up or many calls
-// are throttled.
+// repeated calls are throttled than if the share q of the others is. Once that is enough, throttles
+// concern only their calls, which keep their attempts, until the evidence is used up or many calls are
+// throttled.
 //
 //	of 20 repeated calls    throttled    others    evidence
 //	                             10         9 %         9.9
@@ -136,7 +136,7 @@ func (t *tally) allAreAlone() bool { return t.alone >= t.calls }
 // gates below, one of which may have a separate limit.
 const (
 	repeatedShare = .5
-	apartFrom     = 6. // evidence at which throttled calls are thought to concern only themselves
+	apartFrom     = 6. // evidence at which throttles are thought to concern only their calls
 	mostAgain     = 8. // evidence that is kept
 	manyRefused   = .3 // of the last answers
 	fewRepeats    = 6  // how often one call of a hundred is throttled then
@@ -145,8 +145,8 @@ const (
 	oftenHealed   = .25 // of these: it is worth while to repeat a call
 )
 
-// others returns how the server answered calls since the first throttled call of c, without those that
-// it had throttled before: five calls that are throttled for their own sake, one after the other,
+// others returns how the server answered calls since the first throttle of c, without those that it had
+// throttled before: five calls that are throttled for their own sake, one after the other,
 // would seem to show each other that the server throttles everybody.
 func (t *tally) others(c *refusedCall) (granted, refused float64) {
 	return float64(max(0, t.granted-t.grantedAgain-c.granted)), float64(max(0, t.refused-t.refusedAgain-c.refused-(c.own-c.ownAgain)))
@@ -183,17 +183,17 @@ type refusedCall struct {
 	at       time.Duration // the last one
 	granted  int64         // in the tally at the first, of calls that had not been throttled before
 	refused  int64         // likewise, but those of the same burst
-	against  int           // throttled calls that came after others had been accepted
+	against  int           // throttles that came after others had been accepted
 	alone    bool          // it was thought to be throttled for its own sake,
-	then     int64         // when so many throttled calls were in the tally
+	then     int64         // when so many throttles were in the tally
 	sure     bool          // because others were accepted
 	some     bool          // it is one of those that may be accepted soon, see repeated
 	costs    bool          // calls cost different amounts
 	below    bool          // the call is of a gate below, which may have a separate limit
 }
 
-// concernsOthers reports whether a throttled call of c now, its first or a further one, concerns the
-// other calls of the gate, too: see above. It does not change c.
+// concernsOthers reports whether a throttle of c now, its first or a further one, concerns the other
+// calls of the gate, too: see above. It does not change c.
 func (c *refusedCall) concernsOthers(t *tally) bool {
 	switch {
 	case c.n == 0 || t.grantedSince <= c.at: // nothing was accepted since: the earlier finding holds
@@ -210,12 +210,12 @@ func (c *refusedCall) concernsOthers(t *tally) bool {
 	return !c.apart(t) && math.Pow(share, float64(c.against+1)) > chance/max(1, float64(t.calls-t.alone)/fewRefused)
 }
 
-// apart reports whether throttled calls such as c concern only themselves, see repeated.
+// apart reports whether throttles such as those of c concern only their calls, see repeated.
 func (c *refusedCall) apart(t *tally) bool {
 	return t.apart && t.healed > oftenHealed && c.n < fewRepeats && !c.costs && !c.below
 }
 
-// note records a throttled call of c at now, which concerns others or not. c left at since. If it concerns
+// note records a throttle of c at now, which concerns others or not. c left at since. If it concerns
 // others, the tally is yet to count it.
 func (c *refusedCall) note(now, since time.Duration, t *tally, others bool) {
 	c.some = !others && c.apart(t)
@@ -257,7 +257,7 @@ func (c *refusedCall) note(now, since time.Duration, t *tally, others bool) {
 }
 
 // concernsOthers notes that the server throttled the call of p, which left at since, again or for the
-// first time, and reports whether that concerns other calls. If it does not, and no other throttled call is
+// first time, and reports whether that concerns other calls. If it does not, and no other throttle is
 // known, the gate forgets its estimate from those of this call. p is nil if the call left
 // through another gate. below says that it left through a gate below.
 func (g *Gate) concernsOthers(p *Permit, since time.Duration, c *refusedCall, below bool) bool {
