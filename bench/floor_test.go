@@ -37,9 +37,9 @@ type floorBody struct {
 }
 
 func (f *floorTransport) RoundTrip(req *http.Request) (*http.Response, error) {
-	now, slot := int64(time.Since(f.epoch)), f.next.Load()
-	if f.inFlight.Add(1); !f.next.CompareAndSwap(slot, now) {
-		return nil, http.ErrHandlerTimeout
+	now := int64(time.Since(f.epoch))
+	f.inFlight.Add(1)
+	for slot := f.next.Load(); !f.next.CompareAndSwap(slot, now); slot = f.next.Load() {
 	}
 	resp, err := f.base.RoundTrip(req)
 	if err != nil {
