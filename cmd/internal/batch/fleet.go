@@ -1,19 +1,15 @@
 package batch
 
 import (
-	"bufio"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"hash/maphash"
-	"io"
 	"iter"
 	"os"
 	"os/signal"
 	"slices"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -41,9 +37,7 @@ type fleet struct {
 	news    hosts
 	text    string       // for the report
 	skipped atomic.Int64 // items that were recognized
-
-	mu    sync.Mutex
-	known map[int64]uint64 // the fingerprints of items with a line of -jsonl, by their number
+	written written
 }
 
 // Parts of how a fleet works.
@@ -60,7 +54,7 @@ const (
 
 // openFleet connects to the servers, which must be there.
 func openFleet(o options) (f *fleet, err error) {
-	f = &fleet{o: o, known: make(map[int64]uint64)}
+	f = &fleet{o: o}
 	defer func() {
 		if err != nil {
 			f.close()
@@ -167,50 +161,37 @@ func (f *fleet) items(ending <-chan struct{}, failure *atomic.Pointer[error]) it
 	}
 }
 
-// read reads the lines of -jsonl: their items are known.
-func (f *fleet) read(lines io.Reader) {
-	for r := bufio.NewReader(lines); ; {
-		line, err := r.ReadBytes('\n')
-		if err != nil {
-			return
-		}
-		var rec record
-		if json.Unmarshal(line, &rec) == nil {
-			f.known[rec.Seq] = fingerprint(rec.Queue, rec.ID, rec.OK)
-		}
-	}
-}
-
-// The fingerprint of an item that is done or has failed.
-func fingerprint(made, id string, ok bool) uint64 {
-	h := maphash.String(fingerprints, made+" "+id)
-	if ok {
-		return h | 1
-	}
-	return h &^ 1
-}
-
-var fingerprints = maphash.MakeSeed()
-
 // recognize reports whether an item that was delivered again has a line already: this process, or one
 // before it with the same -jsonl, was killed or lost the queue before that had heard of it. Then it
 // hears it now.
 func (f *fleet) recognize(it *queue.Item) bool {
-	f.mu.Lock()
-	known := f.known[it.Seq]
-	f.mu.Unlock()
+	if it.Deliveries == 1 {
+		return false
+	}
+	known, ok := f.written.has(it)
 	switch {
-	case !it.Again:
+	case !known:
 		return false
-	case known == fingerprint(it.Queue, it.ID, true):
+	case ok:
 		f.worker.Done(it)
-	case known == fingerprint(it.Queue, it.ID, false):
-		f.worker.Bury(it, "it failed, as its line in -jsonl says", 0)
 	default:
-		return false
+		f.worker.Bury(it, "it failed, as its line in -jsonl says", 0)
 	}
 	f.skipped.Add(1)
 	return true
+}
+
+// mostDeliveries is how often an item is run whose job does not live to say what came of it, as if the item
+// kills it. What else the job had is delivered again, too, though nearly all of it is done soon. So it is
+// a high number, that of the queues of RabbitMQ.
+const mostDeliveries = 20
+
+// tooOften returns an error if an item, nil without a queue, must not be run any more.
+func tooOften(it *queue.Item) error {
+	if it == nil || it.Deliveries <= mostDeliveries {
+		return nil
+	}
+	return fmt.Errorf("it was delivered %d times, and no job has said what came of it", it.Deliveries-1)
 }
 
 // settle tells the queue what came of an item whose line was written.
@@ -219,9 +200,7 @@ func (f *fleet) settle(r batch.Result[item, output]) {
 		return
 	}
 	it := r.In.taken
-	f.mu.Lock()
-	f.known[it.Seq] = fingerprint(it.Queue, it.ID, r.Err == nil)
-	f.mu.Unlock()
+	f.written.add(it, r.Err == nil)
 	if r.Err == nil {
 		f.worker.Done(it)
 	} else {

@@ -80,6 +80,24 @@ func (n *natsServer) delete(t *testing.T) {
 	}
 }
 
+// work is a worker of the queue.
+func (n *natsServer) work(t *testing.T) (*queue.Queue, *queue.Worker) {
+	t.Helper()
+	at, err := queue.Parse(n.url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	q, err := queue.Open(at, func(string) {})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w, err := q.Work(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return q, w
+}
+
 // fill fills the queue.
 func (n *natsServer) fill(t *testing.T, input string, flags ...string) {
 	t.Helper()
@@ -343,18 +361,7 @@ func TestFleet_TakesOver(t *testing.T) {
 func TestFleet_Recognized(t *testing.T) {
 	n := startNATS(t)
 	n.fill(t, "a\nb\nc\n", "-lease", "1s")
-	at, err := queue.Parse(n.url)
-	if err != nil {
-		t.Fatal(err)
-	}
-	q, err := queue.Open(at, func(string) {})
-	if err != nil {
-		t.Fatal(err)
-	}
-	w, err := q.Work(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	q, w := n.work(t)
 	taken, err := w.Take(nil, 3)
 	if err != nil || len(taken) != 3 {
 		t.Fatalf("%d items, %v", len(taken), err)
@@ -377,6 +384,33 @@ func TestFleet_Recognized(t *testing.T) {
 	if all := oks(t, filepath.Join(dir, "lines")); len(all) != 2 || all["a"] != 1 || all["c"] != 2 {
 		t.Errorf("lines: %v", all)
 	}
+}
+
+// An item that no job says anything about, as if it kills each, is run 20 times. Then it is a dead letter.
+func TestFleet_DeliveredTooOften(t *testing.T) {
+	n := startNATS(t)
+	n.fill(t, "a\n")
+	dir := t.TempDir()
+	deliver := func(times int) {
+		t.Helper()
+		q, w := n.work(t)
+		defer q.Close()
+		defer w.Close(0)
+		for range times {
+			taken, err := w.Take(nil, 1)
+			if err != nil || len(taken) != 1 {
+				t.Fatalf("%v, %v", taken, err)
+			}
+			w.Return(taken[0])
+		}
+	}
+	deliver(20)
+	n.fill(t, "b\n")
+	runIn(t, dir, "", "-queue", n.url, "-jobs", "1", "-jsonl", "lines", "--", "echo").want(t, 1, "b\n", "a failed: it was delivered 20 times, and no job has said what came of it\n", "1 ok, 1 failed", "0 items and 1 dead letters")
+	runIn(t, dir, "", "-queue", n.url, "-dead", "retry").want(t, 0, "", "1 dead letters put back")
+	deliver(19)
+	runIn(t, dir, "", "-queue", n.url, "-jsonl", "lines", "--", "echo").want(t, 0, "a\n", "1 ok, 0 failed")
+	wantOnce(t, 2, filepath.Join(dir, "lines"))
 }
 
 // The queue is down, and loses nothing. What was done meanwhile is confirmed when it is back.

@@ -81,8 +81,9 @@ tried again or run. If it is killed, they go to other jobs after -lease. An item
 its line of -jsonl is written. A job ends when all items are done, whichever job did them; it also
 ends if there are none. Ctrl-C gives back what was not begun.
 
-An item that fails after all -retries becomes a dead letter, with its error. -dead list prints them,
--dead retry puts them back.
+An item that fails after all -retries becomes a dead letter, with its error. So does one that was
+delivered 20 times to jobs that did not live to say what came of it. -dead list prints them, -dead retry
+puts them back.
 
 No item is lost, but one can be run twice: if a job is killed while it runs it, or stopped for longer
 than -lease. Then it may also have two lines, one of each job; a job that begins again with the same -jsonl

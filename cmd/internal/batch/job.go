@@ -252,6 +252,9 @@ func (j *job) do(ctx context.Context, it item) (output, error) {
 	if j.o.shape.json && s.field == nil {
 		return output{}, sluice.Permanent(errNotJSON)
 	}
+	if err := tooOften(it.taken); err != nil {
+		return output{}, sluice.Permanent(err)
+	}
 	out, err := j.runner.run(ctx, s)
 	if out.waits = j.runner.paced(); out.waits {
 		j.backlog.add() // it is called once for each item

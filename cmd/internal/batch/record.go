@@ -90,7 +90,7 @@ func (j *job) beginRecords() error {
 		}
 	}
 	if j.in.fleet != nil {
-		j.in.fleet.read(io.NewSectionReader(j.records, 0, end))
+		j.in.fleet.written.read(io.NewSectionReader(j.records, 0, end), j.in.fleet.worker.Made, j.in.fleet.worker.Confirmed)
 	}
 	if err := j.records.Truncate(end); err != nil {
 		return err

@@ -15,11 +15,11 @@ import (
 // An Item is one that a worker has taken. Its lease is renewed until the queue has confirmed what the
 // worker said about it.
 type Item struct {
-	Text  string
-	ID    string // what was put twice has the same
-	Seq   int64  // of what was put: after a dead letter was put back, it is another one
-	Again bool   // it has been delivered before
-	Queue string // when the queue was made: numbers begin again with another one
+	Text       string
+	ID         string // what was put twice has the same
+	Seq        int64  // of what was put: after a dead letter was put back, it is another one
+	Deliveries int    // how often it was delivered, this time included
+	Queue      string // when the queue was made: numbers begin again with another one
 
 	msg     jetstream.Msg // of its last delivery; guarded by the mutex of the worker, as is settled
 	settled bool          // it is done, or failed
@@ -28,8 +28,10 @@ type Item struct {
 // A Worker takes items from a queue. It is safe for use by multiple goroutines.
 type Worker struct {
 	*Queue
+	Made      string // the queue, see Item.Queue
+	Confirmed int64  // when the work began, all items up to this Seq were
+
 	consumer jetstream.Consumer
-	made     string          // the queue, see Item.Queue
 	ended    context.Context // at the end of Close
 	end      context.CancelFunc
 	settling sync.WaitGroup
@@ -50,7 +52,10 @@ func (q *Queue) Work(ctx context.Context) (*Worker, error) {
 	if err != nil {
 		return nil, q.explain(err)
 	}
-	w := &Worker{Queue: q, consumer: c, held: make(map[int64]*Item), made: s.CachedInfo().Created.UTC().Format(time.RFC3339Nano)}
+	w := &Worker{
+		Queue: q, consumer: c, held: make(map[int64]*Item),
+		Made: s.CachedInfo().Created.UTC().Format(time.RFC3339Nano), Confirmed: int64(c.CachedInfo().AckFloor.Stream),
+	}
 	w.ended, w.end = context.WithCancel(context.Background())
 	w.renewing.Go(func() { w.renew(c.CachedInfo().Config.AckWait / 3) })
 	return w, nil
@@ -140,7 +145,7 @@ func (w *Worker) fetch(n int) (items []*Item) {
 		if err != nil {
 			continue // it was no item of a queue
 		}
-		it := &Item{Text: string(msg.Data()), ID: msg.Headers().Get(headerID), Seq: int64(meta.Sequence.Stream), Again: meta.NumDelivered > 1, Queue: w.made, msg: msg}
+		it := &Item{Text: string(msg.Data()), ID: msg.Headers().Get(headerID), Seq: int64(meta.Sequence.Stream), Deliveries: int(meta.NumDelivered), Queue: w.Made, msg: msg}
 		if w.hold(it) {
 			items = append(items, it)
 		}
