@@ -22,7 +22,7 @@ readonly platforms=docs/recipes/platforms
 
 # Modules with large dependencies of their own, which take minutes to compile in each way.
 # .ci/run tests them once, in the part work; .ci/full does the rest.
-readonly large=(cmd docs/recipes examples/fleet sluicehttp/sdktest)
+readonly large=(cmd docs/recipes sluicehttp/sdktest)
 
 # Modules that need no more than the core does: they are checked on all its systems.
 readonly light=(. batch observe/live)

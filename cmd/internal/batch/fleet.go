@@ -183,7 +183,7 @@ func (f *fleet) recognize(it *queue.Item) bool {
 
 // mostDeliveries is how often an item is run whose job does not live to say what came of it, as if the item
 // kills it. What else the job had is delivered again, too, though nearly all of it is done soon. So it is
-// a high number, that of the queues of RabbitMQ.
+// a high number, as in the queues of RabbitMQ.
 const mostDeliveries = 20
 
 // tooOften returns an error if an item, nil without a queue, must not be run any more.

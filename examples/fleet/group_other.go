@@ -1,8 +1,0 @@
-//go:build !unix
-
-package main
-
-import "os/exec"
-
-// apart does nothing: there are no groups.
-func apart(*exec.Cmd) {}
