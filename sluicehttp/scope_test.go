@@ -553,6 +553,28 @@ func TestTransport_Scope_Shown(t *testing.T) {
 	}
 }
 
+// With a Cost, a limit that becomes that of a route no longer stops the others, although earlier responses
+// to the route have been charged to the limits of the host.
+func TestTransport_Scope_PublishedByOneRoute(t *testing.T) {
+	says := func(path string, n int) (int, string) {
+		if path == "/rename" {
+			return 200, fmt.Sprintf("X-RateLimit-Limit: 2|X-RateLimit-Remaining: %d|X-RateLimit-Reset: 946685400|X-RateLimit-Bucket: renames", 1-n)
+		}
+		return 200, ""
+	}
+	inSite(t, sluicehttp.Config{Cost: one}, says, func(s *site, rt *sluicehttp.Transport, c *caller) {
+		c.want("/messages") // a second route is known
+		c.want("/rename")
+		c.want("/rename")
+		for range 5 {
+			c.want("/messages")
+		}
+		if status, err := c.get(bg, "/rename"); !errors.Is(err, sluice.ErrServerWait) {
+			t.Errorf("the third rename: %d, %v", status, err)
+		}
+	})
+}
+
 // If those that follow the first one granted are refused, it was the host's: its gate is paused, and
 // for the next waits no call asks.
 func TestTransport_Scope_Widens(t *testing.T) {

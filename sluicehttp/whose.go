@@ -359,6 +359,7 @@ func (s *scopes) narrow(c *call, w *word, said *ratelimit.Info, sc *scope, asks 
 	delete(s.trials, w.route)
 	s.change(busy, 0)
 	s.mu.Unlock()
+	s.host.published.renounce(said)
 	// Before those that wait for the host move to it.
 	if w.until.IsZero() {
 		s.inherit(st, t != nil && t.others.refused > 0)
@@ -474,6 +475,22 @@ func (st *state) adopt(said *ratelimit.Info, now time.Time) {
 	st.published.adopt(said, &found, now)
 	st.learn(said, &found, now)
 	st.adjust()
+}
+
+// renounce forgets the exhausted limits that said shows: they are those of a scope, although earlier
+// responses to its route have said what remains of them here.
+func (p *published) renounce(said *ratelimit.Info) {
+	if p == nil {
+		return
+	}
+	p.mu.Lock()
+	for i := range said.Limits {
+		if l := &said.Limits[i]; isZero(l.Remaining) {
+			p.drop(l)
+		}
+	}
+	p.mu.Unlock()
+	p.bell.Ring()
 }
 
 // adopt notes a response whose call another limiter has charged.
