@@ -36,7 +36,7 @@ const (
 // blanks for underscores and hyphens and between the words of camelCase.
 var (
 	tooManyWords = []string{
-		"too many requests", "too many calls", "too many visits", "too many concurrent", "too many simultaneous",
+		"too many visits", "too many concurrent", "too many simultaneous",
 		"rate limited", "ratelimited", "rate limit error", "ratelimit: error", "reduce your request rate",
 		"request rate threshold exceeded", "throttled out", "was throttled", "were throttled", "being throttled",
 		"requests throttled", "request throttled", "throttle violation", "over qps", "over queries per second",
@@ -110,9 +110,24 @@ func (s *statement) tooMany(strict bool) bool {
 		return false
 	}
 	return slices.ContainsFunc(sentences(s.text), func(sentence string) bool {
-		return (hasAny(sentence, tooManyWords) || hasAny(sentence, limitWords) && hasAny(sentence, aboveWords)) &&
+		return (hasAny(sentence, tooManyWords) || tooManyOf(sentence) || hasAny(sentence, limitWords) && hasAny(sentence, aboveWords)) &&
 			!(strict && hasAny(sentence, invalidWords)) && !strings.Contains(sentence, "be reached")
 	})
+}
+
+// tooManyOf reports whether a sentence says that there are too many requests of a kind: "too many search
+// requests running at the same time".
+func tooManyOf(sentence string) bool {
+	_, rest, _ := strings.Cut(sentence, "too many ")
+	for range 2 { // a kind is a word
+		word, after, _ := strings.Cut(rest, " ")
+		switch strings.TrimRight(word, ".,:") {
+		case "requests", "calls", "queries":
+			return true
+		}
+		rest = after
+	}
+	return false
 }
 
 // explains reports whether the key of s is one for messages and codes, and not the name of a part of

@@ -29,6 +29,8 @@ var unknownWords = []word{
 	{"Envoy", 503, text + "|X-Envoy-Overloaded: true", "/", "x", "upstream connect error or disconnect/reset before headers. reset reason: overflow", second, second},
 	// https://www.fastly.com/documentation/guides/full-site-delivery/performance/common-503-errors-on-fastly
 	{"Fastly", 503, html, "/", "x", "<html><head><title>503 Backend.max_conn reached</title></head>", second, 0},
+	// https://www.meilisearch.com/docs/reference/errors/error_codes#too_many_search_requests
+	{"Meilisearch", 503, "", "/indexes/a/search", "{}", `{"message":"Too many search requests running at the same time: 10. Retry after 10s.","code":"too_many_search_requests","type":"system"}`, 10 * second, 0},
 	// https://api.stackexchange.com/docs/throttle
 	{"Stack Exchange", 400, "", "/", "x", `{"error_id":502,"error_message":"too many requests from this IP, more requests available in 55 seconds","error_name":"throttle_violation"}`, 55 * second, 55 * second},
 	// https://developers.docusign.com/platform/resource-limits
@@ -124,6 +126,7 @@ var unknownWords = []word{
 	{"a conflict", 409, "", "/", "x", `{"message":"version conflict","retry_after":5}`, 0, 0},
 	{"a maximum that is no rate", 400, "", "/", "x", `{"errors":[{"message":"'zone' is not a valid value for kind because exceeded maximum number of zone rulesets for phase http_ratelimit"}]}`, 0, 0},
 	{"a batch that is too large", 400, "", "/", "x", `{"error":"The number of requests in the batch exceeded the maximum of 100"}`, 0, 0},
+	{"too many of another thing", 400, "", "/", "x", `{"error":"too many fields in requests"}`, 0, 0},
 	{"a plan to pay for", 402, "", "/", "x", `{"error":"API request limit exceeded, upgrade to continue"}`, 0, 0},
 	{"a store of limits", 500, "", "/", "x", `{"error":"rate limit store could not be reached"}`, another, 0},
 	{"Contentful, no access", 403, "Content-Type: application/json|X-Contentful-RateLimit-Reset: 0", "/", "x", `{"sys":{"type":"Error","id":"AccessDenied"}}`, 0, 0},
