@@ -34,6 +34,7 @@ func (s *scopes) tick(e *episode) {
 	if s.e == e {
 		if left := time.Until(e.until); left <= 0 {
 			do = s.finish()
+			s.forgetOthers(e)
 		} else {
 			if ask := e.ask; ask != nil {
 				e.asking++
@@ -54,6 +55,22 @@ func (do todo) run() {
 	for _, f := range do {
 		f()
 	}
+}
+
+// forgetOthers makes the route of e the only one that is known, if no other has called since e began: the
+// gate of the host learns from it again, until another route calls. s is locked.
+//
+// A bot asks for its name first, and then sends messages. Nobody answers there whose limit it is, and a
+// gate that asked each time never learned: it got 69 % of 30 messages per second, and its retry budget
+// was empty after two minutes.
+func (s *scopes) forgetOthers(e *episode) {
+	if e.granted > 0 || e.refused > 0 || len(e.others) > 0 || len(e.refusedOf) != 1 || len(s.of) > 0 || len(s.trials) > 0 {
+		return
+	}
+	for route := range e.refusedOf {
+		s.last.Store(&visit{route: route})
+	}
+	s.change(0, several)
 }
 
 // free lets all that wait for ask leave, and go on without it.
