@@ -59,6 +59,38 @@ func TestTransport_ShortWindow(t *testing.T) {
 	}
 }
 
+// A limit of one route with a short window is no rate for the others.
+func TestTransport_ShortWindow_OfOneRoute(t *testing.T) {
+	window := &npmWindow{n: 20, per: time.Second}
+	srv := &limiter{random: rand.New(rand.NewPCG(1, 2))}
+	srv.grant = func(time.Time, http.Header) bool { return true }
+	search := &limiter{random: rand.New(rand.NewPCG(1, 2)), grant: window.fastify}
+	inWorld(t, sluicehttp.Config{}, layers(sluicetest.Path("/search", sluicetest.Handler(search)), sluicetest.Handler(srv)), func(w *world) {
+		const callers, during = 8, 20 * time.Second
+		var wg sync.WaitGroup
+		for i := range 2 * callers {
+			url := "http://a.test/items"
+			if i%2 == 0 {
+				url = "http://a.test/search"
+			}
+			wg.Go(func() {
+				for w.now() < during {
+					w.wantGet(url, 200)
+				}
+			})
+		}
+		wg.Wait()
+		// A call takes 35 ms in the mean.
+		if most := callers * int(during/(35*ms)); srv.sent < most*9/10 {
+			t.Errorf("%d calls of about %d", srv.sent, most)
+		}
+		if searches := search.sent - search.refused; searches < 300 {
+			t.Errorf("%d searches of 400", searches)
+		}
+		t.Logf("%d items, %d searches, %d refused", srv.sent, search.sent-search.refused, search.refused)
+	})
+}
+
 // An awayStore cannot be reached.
 type awayStore struct{}
 

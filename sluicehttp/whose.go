@@ -359,7 +359,7 @@ func (s *scopes) narrow(c *call, w *word, said *ratelimit.Info, sc *scope, asks 
 	delete(s.trials, w.route)
 	s.change(busy, 0)
 	s.mu.Unlock()
-	s.host.published.renounce(said)
+	s.host.renounce(said)
 	// Before those that wait for the host move to it.
 	if w.until.IsZero() {
 		s.inherit(st, t != nil && t.others.refused > 0)
@@ -479,6 +479,22 @@ func (st *state) adopt(said *ratelimit.Info, now time.Time) {
 
 // renounce forgets the exhausted limits that said shows: they are those of a scope, although earlier
 // responses to its route have said what remains of them here.
+func (st *state) renounce(said *ratelimit.Info) {
+	st.published.renounce(said)
+	st.mu.Lock()
+	for i := range said.Limits {
+		for _, c := range st.claimed {
+			if l := &said.Limits[i]; isZero(l.Remaining) && c.name == l.Name && c.partition == l.Partition {
+				c.even = even{barred: true}
+				st.evenRate = sluice.Rate{} // the next response shows that of another limit, if there is one
+			}
+		}
+	}
+	st.mu.Unlock()
+	st.adjust()
+}
+
+// renounce is that of a state, for its published limits.
 func (p *published) renounce(said *ratelimit.Info) {
 	if p == nil {
 		return
