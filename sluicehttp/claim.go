@@ -42,9 +42,10 @@ func (c *claim) note(l *ratelimit.Limit, r *reply, f *finding) {
 	remaining, _ := l.Remaining.Value()
 	c.noteRefill(l, r)
 	if c.ofBucket || c.refuted && c.even.length == 0 || c.tally.several {
-		c.even = even{barred: true}
+		c.even = even{barred: c.even.barred}
+	} else {
+		c.even.note(l, remaining, r)
 	}
-	c.even.note(l, remaining, r)
 	l.Window = cmp.Or(l.Window, c.even.length)
 	switch {
 	case r.refused:

@@ -80,7 +80,7 @@ func (e *even) note(l *ratelimit.Limit, remaining float64, r *reply) {
 		e.barred = true // a bucket: the emptier it is, the later it is full
 	case length > 0 && e.granted > more(most)*(1+r.now.Sub(e.began).Seconds()/length.Seconds()):
 		e.barred = true // more than it grants
-	case e.low <= most/8 && e.length == 0 && length <= longestEven:
+	case e.low <= most/4 && e.length == 0 && length <= longestEven:
 		e.length, e.from = length, time.Time{}
 	}
 }

@@ -485,7 +485,7 @@ func (st *state) renounce(said *ratelimit.Info) {
 	for i := range said.Limits {
 		for _, c := range st.claimed {
 			if l := &said.Limits[i]; isZero(l.Remaining) && c.name == l.Name && c.partition == l.Partition {
-				c.even = even{barred: true}
+				c.even = even{}
 				st.evenRate = sluice.Rate{} // the next response shows that of another limit, if there is one
 			}
 		}
