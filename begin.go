@@ -20,14 +20,14 @@ const (
 	strikeUntold = 32
 )
 
-// strikes are the last throttles of a gate with a rate.
+// strikes are the last throttling responses to a gate with a rate.
 type strikes struct {
 	end     time.Duration // of the last one: calls that left before belong to it
 	n       int
 	granted [2]uint64 // calls by the gate before the last ones
 }
 
-// add records a throttle and reports whether it is one too many.
+// add records a throttling response and reports whether it is one too many.
 func (s *strikes) add(now, since time.Duration, granted uint64, told bool) bool {
 	if s.n > 0 && since < s.end {
 		return false

@@ -16,7 +16,7 @@ import (
 // One throttle does not tell the two apart. The next one of the same call does, if the server accepted
 // others in between that left after the first. If it throttles a share q of the others,
 // too, a call is throttled n more times by chance with probability qⁿ. Once that is improbable,
-// its throttles concern only itself: they count as attempts, their wait holds nobody else, and they
+// its throttling responses concern only itself: they count as attempts, their wait holds nobody else, and they
 // teach nothing. At a server that throttles everybody q is 1, and nothing of this applies.
 //
 //	accepted  throttled   the call is throttled for its own sake
@@ -27,13 +27,13 @@ import (
 //	    100       10   1
 //	    100      100   3
 
-// chanceOfRefusals is the probability below which the throttles of one call are no chance, if only few
-// calls are throttled. Of a crowd of 54 some have bad luck: the finding about one of them
+// chanceOfRefusals is the probability below which the throttling responses of one call are no
+// chance, if only few calls are throttled. Of a crowd of 54 some have bad luck: the finding about one of them
 // must be less probable, as many times as the crowd is larger than few. At a quarter, calls at a
 // limit whose pace is nearly right would be thought alone now and then.
 //
 // Where calls cost different amounts, large ones are throttled more often than others, and it takes
-// twice as many throttles.
+// twice as many throttling responses.
 const (
 	chanceOfRefusals      = 1. / 8
 	chanceOfLargeRefusals = chanceOfRefusals * chanceOfRefusals
@@ -43,12 +43,12 @@ const (
 // A tally counts how the server answered the calls of a gate lately. It is guarded by the lock
 // of the gate's queue.
 type tally struct {
-	granted, refused int64         // answers, but the throttles of calls that were found to be alone
+	granted, refused int64         // answers, without throttled calls that were found to be alone
 	grantedSince     time.Duration // when the last accepted call left
 	quietAt          int64         // granted, from which on the answers need not be counted
 
-	// The last burst of throttles, of calls that were in flight together: when it began, and how many
-	// throttles there were before.
+	// The last burst of throttling responses, to calls that were in flight together: when it began, and
+	// how many there were before.
 	burst  time.Duration
 	before int64
 
@@ -56,7 +56,7 @@ type tally struct {
 	grantedAgain, refusedAgain int64
 
 	recent  float64 // share of the last answers that were throttled
-	learned int64   // throttles that the estimate of the gate is from
+	learned int64   // throttling responses that the estimate of the gate is from
 	again   float64 // evidence that repeated calls are throttled more often than others, see repeated
 	apart   bool    // it was enough
 	healed  float64 // share of the last repeated calls that were accepted
@@ -103,7 +103,7 @@ func (t *tally) refuse(now, since time.Duration, again bool) {
 // quiet reports whether accepted calls need not be counted, because none is throttled.
 func (t *tally) quiet() bool { return t.granted >= t.quietAt }
 
-// meet counts a call at its first throttle.
+// meet counts a call when it is throttled for the first time.
 func (t *tally) meet() {
 	if t.calls++; t.calls > tallied {
 		t.calls, t.alone = t.calls/2, t.alone/2
@@ -183,7 +183,7 @@ type refusedCall struct {
 	at       time.Duration // the last one
 	granted  int64         // in the tally at the first, of calls that had not been throttled before
 	refused  int64         // likewise, but those of the same burst
-	against  int           // throttles that came after others had been accepted
+	against  int           // throttling responses that came after others had been accepted
 	alone    bool          // it was thought to be throttled for its own sake,
 	then     int64         // when so many throttles were in the tally
 	sure     bool          // because others were accepted
