@@ -220,7 +220,7 @@ func (c *call) learn(h *hold, resp *http.Response) (*failure, time.Time) {
 		some = c.speakers(resp)
 	}
 	if now.IsZero() {
-		if resp.StatusCode < 400 && c.t.cfg.Inspect == nil && some == 0 && h.bill == nil && st.floors.Load() == 0 && !st.evenly.Load() && !c.noted() && !c.host.scopes.watch() {
+		if resp.StatusCode < 400 && c.t.cfg.Inspect == nil && some == 0 && h.bill == nil && st.floors.Load() == 0 && !st.spaced.Load() && !c.noted() && !c.host.scopes.watch() {
 			return nil, now
 		}
 		now = time.Now()

@@ -18,7 +18,7 @@ type claim struct {
 	ending // of its window
 	refill // of it as a bucket
 	tally  tally
-	even   even
+	short  shortWindow
 
 	// That nothing remains, since a response that arrived at emptyAt.
 	empty     bool
@@ -37,16 +37,18 @@ type claim struct {
 // mostRested bounds claim.rested.
 const mostRested = 63
 
-// note notes the statement of response r about the limit, and how far to believe it.
-func (c *claim) note(l *ratelimit.Limit, r *reply, f *finding) {
+// note notes the statement of response r about the limit, of which reserve is left to others, and how far
+// to believe it.
+func (c *claim) note(l *ratelimit.Limit, reserve float64, r *reply, f *finding) {
 	remaining, _ := l.Remaining.Value()
 	c.noteRefill(l, r)
-	if c.ofBucket || c.refuted && c.even.length == 0 || c.tally.several {
-		c.even = even{barred: c.even.barred}
+	spaced := c.short.length > 0
+	if c.ofBucket || c.refuted && !spaced || c.tally.several {
+		c.short = shortWindow{barred: c.short.barred, bar: c.short.bar}
 	} else {
-		c.even.note(l, remaining, r)
+		c.short.note(l, remaining, reserve, r)
 	}
-	l.Window = cmp.Or(l.Window, c.even.length)
+	l.Window = cmp.Or(l.Window, c.short.length)
 	switch {
 	case r.refused:
 		c.confirm(r)
@@ -58,7 +60,7 @@ func (c *claim) note(l *ratelimit.Limit, r *reply, f *finding) {
 		c.rest = max(0, c.rest-1)
 	}
 	c.tally.note(l, r)
-	*f = finding{known: true, ignore: c.refuted || c.tally.several, bucket: c.ofBucket, until: c.until}
+	*f = finding{known: true, ignore: c.refuted || c.tally.several, bucket: c.ofBucket, until: c.until, rateEnded: spaced && c.short.length == 0}
 	switch {
 	case r.refused || c.refuted:
 	case remaining == 0:
@@ -78,7 +80,7 @@ func (r *reply) pending(until time.Time) time.Time {
 	if r.call == 0 {
 		took = mostOvertaking
 	}
-	if left := until.Sub(r.now); left < shortWindow || left < manyTimes*took {
+	if left := until.Sub(r.now); left < longLeft || left < manyTimes*took {
 		return time.Time{}
 	}
 	return r.now.Add(2 * took)
@@ -95,8 +97,8 @@ func (r *reply) least() float64 {
 
 // Of what is left of a window.
 const (
-	shortWindow = 10 * time.Second
-	manyTimes   = 32 // times the time that a call takes
+	longLeft  = 10 * time.Second
+	manyTimes = 32 // times the time that a call takes
 )
 
 // A spare is what remains of a window when all calls that were sent are counted.

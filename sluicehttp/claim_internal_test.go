@@ -168,7 +168,7 @@ func TestClaim_Note(t *testing.T) {
 					r.rate = sluice.Rate{Count: h.rate, Per: time.Second}
 				}
 				var f finding
-				k.note(l, &r, &f)
+				k.note(l, 0, &r, &f)
 				if !h.doesNotApply && !f.until.Equal(at(h.until)) || !f.next.Equal(at(h.next)) || !f.ask.Equal(at(h.ask)) || f.ignore != h.ignore {
 					ms := func(t time.Time) int64 {
 						if t.IsZero() {

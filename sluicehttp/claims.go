@@ -90,7 +90,8 @@ type finding struct {
 	// otherwise zero.
 	pending time.Time
 
-	even sluice.Rate // of a limit with short windows, or zero
+	rate      sluice.Rate // of a limit with short windows, or zero
+	rateEnded bool        // it had one until now
 }
 
 // findings are those of a response, in the order of its limits.
@@ -119,7 +120,7 @@ func (st *state) noteClaims(h *hold, said *ratelimit.Info, found *findings, now 
 	default:
 		r.later = float64(r.total) + float64(max(0, st.unseen.Add(-1)))
 	}
-	r.others = r.later > 0 || r.flying > 0 || st.gate.Stats().Waiting > 0
+	r.others = r.later > 0 || r.flying > 0 || waits(st.gate)
 	if refills := st.claims(said, &r, found); refills > 0 {
 		// The server has not said when to retry, but when the bucket is full.
 		said.RetryAt, said.RetrySource, said.Floor = time.Time{}, "", refills
@@ -134,8 +135,8 @@ func (st *state) claims(said *ratelimit.Info, r *reply, found *findings) (refill
 	defer st.mu.Unlock()
 	st.replies++
 	r.rate = st.configured
-	if st.evenRate.Count > 0 {
-		r.rate = st.evenRate
+	if st.windowRate.Count > 0 {
+		r.rate = st.windowRate
 	}
 	for i := range min(len(said.Limits), mostClaims) {
 		l := &said.Limits[i]
@@ -147,11 +148,14 @@ func (st *state) claims(said *ratelimit.Info, r *reply, found *findings) (refill
 			continue
 		}
 		f := &found[i]
-		c.note(l, r, f)
+		most := mostOf(l)
+		reserve := st.t.cfg.Published.reserve(most)
+		c.note(l, reserve, r, f)
 		if f.ignore = f.ignore || several; f.ignore {
 			f.pending = time.Time{}
-		} else if most := mostOf(l); st.evens() && !math.IsInf(most, 1) {
-			f.even = c.even.rate(most, st.t.cfg.Published.reserve(most))
+		}
+		if !several && !c.tally.several && st.spacesWindows() && !math.IsInf(most, 1) {
+			f.rate = c.short.rate(most, reserve)
 		}
 		if wait, bucket := c.nextOf(l, r); bucket && r.refused && r.source == l.Source {
 			refills = max(refills, wait)

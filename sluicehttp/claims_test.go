@@ -264,7 +264,7 @@ func TestTransport_Claims(t *testing.T) {
 		{"koa, told", func() func(time.Time, http.Header) bool { return npm().koa }, told(20), 520, 25 * second, .91, .01},
 		{"express", func() func(time.Time, http.Header) bool { return npm().express }, sluicehttp.Config{}, 520, 25 * second, .86, .05},
 		{"koa", func() func(time.Time, http.Header) bool { return npm().koa }, sluicehttp.Config{}, 520, 25 * second, .86, .05},
-		// Short windows become the rate: see even.go.
+		// Short windows become the rate: see window.go.
 		{"fastify", func() func(time.Time, http.Header) bool { return npm().fastify }, sluicehttp.Config{}, 520, 25 * second, .86, .05},
 		{"50 a second", func() func(time.Time, http.Header) bool { return aligned(50, true) }, sluicehttp.Config{}, 3000, 60 * second, .88, .02},
 		{"200 a second", func() func(time.Time, http.Header) bool { return anyWindow(200) }, sluicehttp.Config{}, 12000, 60 * second, .85, .01},

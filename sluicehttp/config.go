@@ -136,7 +136,8 @@ type Config struct {
 // Published is how a Transport uses the limits that servers publish in headers. The zero
 // Published is on: requests stop before a limit is exceeded, until it says that there is
 // more, as far as the header proves true; see docs/http.md. A limit whose windows last at most two
-// seconds becomes the rate of a key for which none is configured, unless Gate.Adaptive.Peers is set.
+// seconds becomes the rate of a key while requests wait, if none is configured and Gate.Adaptive.Peers is
+// not set; Stats shows it.
 type Published struct {
 	// Disabled means that a limit of which nothing remains delays no requests. The rate and
 	// the concurrency are those of the Config, and throttling responses are respected.

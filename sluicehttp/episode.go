@@ -34,7 +34,6 @@ func (s *scopes) tick(e *episode) {
 	if s.e == e {
 		if left := time.Until(e.until); left <= 0 {
 			do = s.finish()
-			s.forgetOthers(e)
 		} else {
 			if ask := e.ask; ask != nil {
 				e.asking++
@@ -57,8 +56,9 @@ func (do todo) run() {
 	}
 }
 
-// forgetOthers makes the route of e the only one that is known, if no other has called since e began: the
-// gate of the host learns from it again, until another route calls. s is locked.
+// forgetOthers is called at the end of e. If no other route has called since it began, that of e is the only
+// one that is known from now on: the gate of the host learns from it again, until another route calls. s is
+// locked.
 //
 // A bot asks for its name first, and then sends messages. Nobody answers there whose limit it is, and a
 // gate that asked each time never learned: it got 69 % of 30 messages per second, and its retry budget
@@ -196,7 +196,9 @@ func (s *scopes) finish() (do todo) {
 	// Those that have waited must not leave together: the host begins slowly, as after its own pause.
 	host, until := s.host.gate, time.Now().Add(time.Millisecond)
 	do = todo{func() { host.PauseUntil(until, "after the waits of its routes") }}
-	return append(do, s.end()...)
+	do = append(do, s.end()...)
+	s.forgetOthers(e)
+	return do
 }
 
 // end ends the episode and its scopes.

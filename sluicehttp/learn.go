@@ -137,7 +137,7 @@ func (c *call) heed(h *hold, said *ratelimit.Info, now time.Time) {
 func (st *state) learn(said *ratelimit.Info, found *findings, now time.Time) {
 	spreading := st.spread.Load() != 0
 	if !said.Throttled && len(said.Limits) == 0 && said.RetryAt.IsZero() &&
-		said.Rate == (sluice.Rate{}) && !spreading && st.floors.Load() == 0 && st.t.cfg.Published.Spread < 1 && !st.evenly.Load() {
+		said.Rate == (sluice.Rate{}) && !spreading && st.floors.Load() == 0 && st.t.cfg.Published.Spread < 1 && !st.spaced.Load() {
 		return // most responses say nothing
 	}
 	// A published limit holds calls up itself, without a slow start at the end.
@@ -158,7 +158,7 @@ func (st *state) learn(said *ratelimit.Info, found *findings, now time.Time) {
 	if st.t.cfg.Published.Spread > 0 {
 		st.noteRemaining(said, now)
 	}
-	if st.evens() {
-		st.noteEven(said, found)
+	if st.spacesWindows() {
+		st.noteWindows(said, found)
 	}
 }

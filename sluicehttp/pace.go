@@ -17,7 +17,7 @@ func (st *state) fromPolicy() bool {
 // after a throttle has paused the gate: otherwise calls that wait for the first response, or
 // at a slower rate, would leave before the pause.
 func (st *state) adjust() {
-	if st.t.cfg.Published.Spread == 0 && !st.evenly.Load() {
+	if st.t.cfg.Published.Spread == 0 && !st.spaced.Load() {
 		return // they never change
 	}
 	st.mu.Lock()
@@ -25,9 +25,9 @@ func (st *state) adjust() {
 	before := st.inForce
 	st.setRate()
 	switch {
-	case st.evenRate.Count == 0:
-		st.evenly.Store(false)
-	case before.Count == 0:
+	case st.windowRate.Count == 0:
+		st.spaced.Store(false)
+	case before.Count == 0 && st.inForce.Count > 0:
 		st.gate.Forget() // what was learned of the same limit
 	}
 	if st.fromPolicy() {
@@ -131,8 +131,8 @@ func (st *state) unspread() sluice.Rate {
 	if st.policy.Count > 0 {
 		return st.policy
 	}
-	if st.evenRate.Count > 0 {
-		return st.evenRate
+	if st.windowRate.Count > 0 {
+		return st.windowRate
 	}
 	return st.configured
 }

@@ -32,7 +32,7 @@ type state struct {
 	watched  atomic.Bool         // it matters when calls are sent: a server publishes limits, or they are spread
 	sent     atomic.Uint32       // attempts since watched
 	unseen   atomic.Int64        // attempts from before, without a response
-	evenly   atomic.Bool         // there is an evenRate, or was until now
+	spaced   atomic.Bool         // there is a windowRate, or was until now
 	spread   atomic.Int64        // until when the pace is spread, since t.epoch; 0 if it is not
 
 	mu   sync.Mutex
@@ -41,8 +41,8 @@ type state struct {
 	configured sluice.Rate // the rate without published limits
 	policy     sluice.Rate // the rate that a server publishes, or zero
 	spreadRate sluice.Rate // the rate until spread
-	evenRate   sluice.Rate // the rate of a limit with short windows, or zero
-	unsaid     int         // responses without limits since the last one with some, for noteEven
+	windowRate sluice.Rate // the rate of a limit with short windows, or zero
+	unsaid     int         // responses without limits since the last one with some, for noteWindows
 	inForce    sluice.Rate // the rate of the gate
 
 	own           bool  // the gate has a configured concurrency

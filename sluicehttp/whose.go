@@ -485,8 +485,8 @@ func (st *state) renounce(said *ratelimit.Info) {
 	for i := range said.Limits {
 		for _, c := range st.claimed {
 			if l := &said.Limits[i]; isZero(l.Remaining) && c.name == l.Name && c.partition == l.Partition {
-				c.even = even{}
-				st.evenRate = sluice.Rate{} // the next response shows that of another limit, if there is one
+				c.short = shortWindow{}
+				st.windowRate = sluice.Rate{} // the next response shows that of another limit, if there is one
 			}
 		}
 	}

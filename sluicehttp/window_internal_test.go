@@ -1,9 +1,11 @@
 package sluicehttp
 
 import (
+	"math"
 	"net/http"
 	"strconv"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/sluice-go/sluice"
@@ -19,7 +21,7 @@ type series struct {
 	left  int // until the reset, after the first one
 }
 
-func TestEven_Note(t *testing.T) {
+func TestShortWindow_Note(t *testing.T) {
 	// A window of 20 per second: 20 calls in 380 ms, and none until the reset.
 	window := series{wait: 620, n: 20, every: 20, first: 19, left: 1000}
 	paced := func(seconds int) []series { // at the rate
@@ -59,23 +61,32 @@ func TestEven_Note(t *testing.T) {
 			{wait: 50, n: 8, every: 50, first: 19}, {wait: 50, n: 12, every: 50, first: 19}, {wait: 50, n: 8, every: 50, first: 19}, {wait: 50, n: 12, every: 50, first: 19},
 			{wait: 50, n: 8, every: 50, first: 19}, {wait: 50, n: 12, every: 50, first: 19}, {wait: 50, n: 8, every: 50, first: 19}, {wait: 50, n: 12, every: 50, first: 19},
 		}), none},
+		{"few calls", 0, join([]series{window, window, window, window}, paced(3), []series{
+			{wait: 4000, n: 20, every: 50, first: 19}, {wait: 4000, n: 20, every: 50, first: 19}, {wait: 4000, n: 2, every: 50, first: 19},
+		}), none},
 		{"more remains than there is", 0, []series{window, window, window, window, {wait: 50, n: 1, first: 40}}, none},
 		{"more is granted than it grants", 0, []series{window, window, window, window, {wait: 50, n: 50, every: 10, first: 19}}, none},
 		// A bucket is full the later the emptier it is.
 		{"a bucket", time.Second, []series{{n: 1, first: 19, left: 100}, {wait: 10, n: 1, first: 1, left: 1900}}, none},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			if got := rateAfter(c.stated, c.says); got != c.want {
-				t.Errorf("got %v, want %v", got, c.want)
-			}
+			synctest.Test(t, func(t *testing.T) {
+				if got := rateAfter(t, c.stated, c.says); got != c.want {
+					t.Errorf("got %v, want %v", got, c.want)
+				}
+			})
 		})
 	}
 }
 
-// rateAfter returns the rate of a limit of 20 after these responses.
-func rateAfter(stated time.Duration, says []series) sluice.Rate {
+// rateAfter returns the rate of a limit of 20 after these responses to calls of a gate for which one waits.
+func rateAfter(t *testing.T, stated time.Duration, says []series) sluice.Rate {
 	gate := sluice.Must(sluice.New(sluice.Config{}))
-	k, now, calls := new(claim), time.Date(2026, 11, 27, 12, 0, 0, 0, time.UTC), 0
+	defer gate.Close()
+	gate.PauseUntil(time.Now().Add(time.Hour), "")
+	go func() { _, _ = gate.Acquire(t.Context()) }()
+	synctest.Wait()
+	k, now, calls := new(claim), time.Now(), 0
 	for _, s := range says {
 		now = now.Add(time.Duration(s.wait) * time.Millisecond)
 		reset := now.Add(time.Duration(s.left) * time.Millisecond)
@@ -90,9 +101,34 @@ func rateAfter(stated time.Duration, says []series) sluice.Rate {
 			calls++
 			r := reply{gate: gate, now: now, call: uint16(calls), sent: now.Add(-10 * time.Millisecond), total: uint32(calls), granted: true}
 			remaining, _ := l.Remaining.Value()
-			k.even.note(l, remaining, &r)
+			k.short.note(l, remaining, 0, &r)
 			now = now.Add(time.Duration(s.every) * time.Millisecond)
 		}
 	}
-	return k.even.rate(20, 0)
+	return k.short.rate(20, 0)
+}
+
+// A limit that has not proven true is no rate for a minute, then for two, at most for an hour.
+func TestShortWindow_Fail(t *testing.T) {
+	var w shortWindow
+	now := time.Now()
+	for i, want := range []time.Duration{1, 2, 4, 8, 16, 32, 60, 60} {
+		w.length = time.Second
+		if w.fail(now); !w.barred.Equal(now.Add(want*time.Minute)) || w.length != 0 {
+			t.Errorf("%d times: no rate until %v, of %v", i+1, w.barred.Sub(now), w.length)
+		}
+	}
+}
+
+// A maximum may be any number.
+func TestShortWindow_Rate(t *testing.T) {
+	w := shortWindow{length: time.Second}
+	for most, want := range map[float64]int64{2: 2, 3.9: 3, 1e9: 1e9, 1e9 + 1: 0, 2e9: 0, 1 << 62: 0, math.MaxFloat64: 0} {
+		if r := w.rate(most, 0); r.Count != want || want > 0 && r.Check() != nil {
+			t.Errorf("%g per second: %v, want %d", most, r, want)
+		}
+	}
+	if r := w.rate(2, 1.9); r.Count != 1 {
+		t.Errorf("the least rate is %v", r)
+	}
 }

@@ -30,6 +30,7 @@ func TestTransport_ShortWindow(t *testing.T) {
 		{"concurrency", sluicehttp.Config{Concurrency: 8}, false, second(20)},
 		{"cost", sluicehttp.Config{Cost: one}, false, second(20)},
 		{"reserve", published(sluicehttp.Published{Reserve: .1}), false, second(18)},
+		{"half in reserve", published(sluicehttp.Published{Reserve: .5}), false, second(10)},
 		{"a rate", sluicehttp.Config{Rate: second(15)}, false, second(15)},
 		{"disabled", published(sluicehttp.Published{Disabled: true}), false, sluice.Rate{}},
 		{"peers", sluicehttp.Config{Gate: sluice.Config{Adaptive: sluice.Adaptive{Peers: awayStore{}}}}, false, sluice.Rate{}},
@@ -57,6 +58,44 @@ func TestTransport_ShortWindow(t *testing.T) {
 			})
 		})
 	}
+}
+
+// The rate of a gate stays if some responses show only another limit.
+func TestTransport_ShortWindow_AnotherLimit(t *testing.T) {
+	window, responses := &npmWindow{n: 20, per: time.Second}, 0
+	srv := &limiter{random: rand.New(rand.NewPCG(1, 2))}
+	srv.grant = func(now time.Time, h http.Header) bool {
+		if responses++; responses%4 > 0 {
+			return window.express(now, h)
+		}
+		_, _, ok := window.take(now)
+		h.Set("RateLimit", `"day"; r=5000; t=80000`)
+		h.Set("RateLimit-Policy", `"day"; q=100000; w=86400`)
+		return ok
+	}
+	inWorld(t, sluicehttp.Config{}, layers(sluicetest.Handler(srv)), func(w *world) {
+		w.calls(16, 600)
+		if took, refused := w.now(), srv.refused; took > 32*time.Second || refused > 30 {
+			t.Errorf("600 calls at 20/s took %v, and %d were throttled", took, refused)
+		}
+	})
+}
+
+// Calls that come seldom are not spaced, although many come together.
+func TestTransport_ShortWindow_Batches(t *testing.T) {
+	window := &npmWindow{n: 20, per: time.Second}
+	srv := &limiter{random: rand.New(rand.NewPCG(1, 2)), grant: window.express}
+	inWorld(t, sluicehttp.Config{}, layers(sluicetest.Handler(srv)), func(w *world) {
+		w.calls(16, 200) // now it has a rate
+		for range 10 {
+			time.Sleep(5 * time.Second)
+			began := time.Now()
+			w.calls(18, 18)
+			if took := time.Since(began); w.now() > 45*time.Second && took > 100*ms {
+				t.Errorf("after %v 18 calls took %v", w.now(), took)
+			}
+		}
+	})
 }
 
 // A limit of one route with a short window is no rate for the others.
