@@ -486,7 +486,7 @@ func (st *state) renounce(said *ratelimit.Info) {
 		for _, c := range st.claimed {
 			if l := &said.Limits[i]; isZero(l.Remaining) && c.name == l.Name && c.partition == l.Partition {
 				c.short = shortWindow{}
-				st.windowRate = sluice.Rate{} // the next response shows that of another limit, if there is one
+				st.windowRate = sluice.Rate{} // the next response shows the one of another limit
 			}
 		}
 	}
@@ -494,7 +494,7 @@ func (st *state) renounce(said *ratelimit.Info) {
 	st.adjust()
 }
 
-// renounce is that of a state, for its published limits.
+// renounce is state.renounce for the published limits.
 func (p *published) renounce(said *ratelimit.Info) {
 	if p == nil {
 		return

@@ -39,7 +39,7 @@ type shortWindow struct {
 	granted float64          // calls since began
 	lengths [3]time.Duration // of the last windows, the last one first
 
-	// The limit is a rate while length, that of all windows, is more than 0.
+	// The limit is a rate while length, of all windows, is more than 0.
 	length time.Duration
 	from   time.Time // when the current two windows began
 	sent   uint32    // calls before
