@@ -16,8 +16,8 @@ import (
 // One throttle does not tell the two apart. The next one of the same call does, if the server accepted
 // others in between that left after the first. If it throttles a share q of the others,
 // too, a call is throttled n more times by chance with probability qⁿ. Once that is improbable,
-// its throttling responses concern only itself: they count as attempts, their wait holds nobody else, and they
-// teach nothing. At a server that throttles everybody q is 1, and nothing of this applies.
+// its throttling responses concern only itself: they count as attempts, their wait delays no other call, and
+// they teach nothing. At a server that throttles everybody q is 1, and nothing of this applies.
 //
 //	accepted  throttled   the call is throttled for its own sake
 //	others   others    after how many more throttles

@@ -44,7 +44,7 @@ func (c *claim) note(l *ratelimit.Limit, reserve float64, r *reply, f *finding) 
 	c.noteRefill(l, r)
 	spaced := c.short.length > 0
 	if c.ofBucket || c.refuted && !spaced || c.tally.several {
-		c.short = shortWindow{barred: c.short.barred, bar: c.short.bar}
+		c.short.reset()
 	} else {
 		c.short.note(l, remaining, reserve, r)
 	}

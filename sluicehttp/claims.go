@@ -1,7 +1,6 @@
 package sluicehttp
 
 import (
-	"math"
 	"net/http"
 	"slices"
 	"time"
@@ -154,7 +153,7 @@ func (st *state) claims(said *ratelimit.Info, r *reply, found *findings) (refill
 		if f.ignore = f.ignore || several; f.ignore {
 			f.pending = time.Time{}
 		}
-		if !several && !c.tally.several && st.spacesWindows() && !math.IsInf(most, 1) {
+		if !several && !c.tally.several && st.spacesWindows() {
 			f.rate = c.short.rate(most, reserve)
 		}
 		if wait, bucket := c.nextOf(l, r); bucket && r.refused && r.source == l.Source {

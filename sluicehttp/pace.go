@@ -45,7 +45,7 @@ func (st *state) notePolicy(said *ratelimit.Info) {
 		case l.Unit == concurrent:
 			st.places = most
 		case l.Window > 0 && countsCalls(l) && int64(l.Window) >= most:
-			if r := (sluice.Rate{Count: most, Per: l.Window}); slowest.Count == 0 || slower(r, slowest) {
+			if r := (sluice.Rate{Count: most, Per: l.Window}); slower(r, slowest) {
 				slowest = r
 			}
 		}
@@ -81,7 +81,7 @@ func (st *state) noteRemaining(said *ratelimit.Info, now time.Time) {
 		// Calls in flight will be taken from it, too.
 		count := max(1, int64(remaining)-st.inFlight.Load())
 		r := sluice.Rate{Count: min(count, int64(left)), Per: left}
-		if slowest.Count == 0 || slower(r, slowest) {
+		if slower(r, slowest) {
 			slowest, until = r, l.ResetAt
 		}
 	}
@@ -106,7 +106,7 @@ func (st *state) setRate() {
 	case until == 0:
 	case time.Since(st.t.epoch) >= until:
 		st.spread.Store(0)
-	case rate.Count == 0 || slower(st.spreadRate, rate):
+	case slower(st.spreadRate, rate):
 		rate = st.spreadRate
 	}
 	if rate.Count > 0 {
@@ -163,6 +163,7 @@ func isZero(a ratelimit.Amount) bool {
 	return known && n == 0
 }
 
-func slower(a, b sluice.Rate) bool { return perSecond(a) < perSecond(b) }
+// slower reports whether a is slower than b, or b is none.
+func slower(a, b sluice.Rate) bool { return b.Count == 0 || perSecond(a) < perSecond(b) }
 
 func perSecond(r sluice.Rate) float64 { return float64(r.Count) / r.Per.Seconds() }

@@ -42,7 +42,7 @@ type state struct {
 	policy     sluice.Rate // the rate that a server publishes, or zero
 	spreadRate sluice.Rate // the rate until spread
 	windowRate sluice.Rate // the rate of a limit with short windows, or zero
-	unsaid     int         // responses without limits since the last one with some, for noteWindows
+	unsaid     int         // responses in a row that show no limit with short windows, see noteWindows
 	inForce    sluice.Rate // the rate of the gate
 
 	own           bool  // the gate has a configured concurrency
@@ -140,7 +140,7 @@ func (st *state) dispensable(now time.Time) bool {
 func (st *state) slowed() bool {
 	st.mu.Lock()
 	defer st.mu.Unlock()
-	return st.inForce != st.configured && (st.configured.Count == 0 || slower(st.inForce, st.configured))
+	return st.inForce != st.configured && slower(st.inForce, st.configured)
 }
 
 // mustSet panics if a change fails that cannot fail.

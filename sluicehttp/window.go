@@ -14,7 +14,7 @@ import (
 // wait than it grants. If they leave as soon as something remains, they use up each window in a moment and
 // wait for its end, which most servers state as a whole second; and some calls of each window are
 // throttled, from which the gate estimates a lower rate. So a limit with a short window becomes the rate
-// of the gate while calls wait. 200 per second are then used to 89 % (67 before), 20 to 89 to 93 % (85 to
+// of the gate while calls wait. 200 per second are then used to 86 % (67 before), 20 to 89 to 93 % (85 to
 // 89): see TestTransport_Claims. Long windows stay bursts: 30 calls of an hour should not take an hour.
 //
 // The length of a window is stated by few servers. It is the time from one response that shows that
@@ -26,8 +26,8 @@ import (
 //
 // A small bucket looks the same if it is used in this way, and so does the limit of one of many
 // accounts. So the rate must prove true: if calls start at that pace for two windows, less than a quarter
-// remains at the end of one. If more remains, or if calls wait for something else, twice in a row, the
-// limit is of another kind or of some of the calls. Then it is no rate for a minute, the next time for two,
+// remains at the end of one. If more remains twice in a row, or if calls wait for something else four
+// times, the limit is of another kind or of some of the calls. Then it is no rate for a minute, the next time for two,
 // and so on. If few calls start, there is nothing to space, and the rate ends, too.
 
 // A shortWindow is the knowledge about the windows of one limit, as far as they are short.
@@ -125,7 +125,7 @@ func (w *shortWindow) prove(most, remaining float64, stated bool, r *reply) {
 		switch slow := float64(r.total-w.sent) < 1.5*most; {
 		case took > 3*w.length, slow && !waits(r.gate):
 			if w.few++; w.few >= mostVerdicts {
-				*w = shortWindow{bar: w.bar}
+				w.reset()
 				return
 			}
 		case !slow && w.least > most/4 && w.length > time.Second && !stated:
@@ -148,6 +148,9 @@ func waits(gate *sluice.Gate) bool {
 	return s.Pacing > 0 || s.Waiting > 0
 }
 
+// reset forgets all but until when the limit is no rate.
+func (w *shortWindow) reset() { *w = shortWindow{barred: w.barred, bar: w.bar} }
+
 // fail notes that the limit is no rate.
 func (w *shortWindow) fail(now time.Time) {
 	bar := min(max(2*w.bar, shortestBar), longestBar)
@@ -155,7 +158,7 @@ func (w *shortWindow) fail(now time.Time) {
 }
 
 // rate returns the rate at which calls use the windows of a limit of most evenly, but for reserve; zero if
-// it is none, or faster than a call in a nanosecond.
+// it is none, or faster than a call in a nanosecond, as without a known maximum.
 func (w *shortWindow) rate(most, reserve float64) sluice.Rate {
 	if w.length <= 0 || most-reserve > float64(w.length) {
 		return sluice.Rate{}
@@ -178,7 +181,7 @@ func (st *state) noteWindows(said *ratelimit.Info, found *findings) {
 	for i := range min(len(said.Limits), len(found)) {
 		f := &found[i]
 		switch {
-		case f.rate.Count > 0 && (slowest.Count == 0 || slower(f.rate, slowest)):
+		case f.rate.Count > 0 && slower(f.rate, slowest):
 			slowest = f.rate
 		case f.rateEnded:
 			ended = true

@@ -134,7 +134,7 @@ func (w *Worker) Take(stop <-chan struct{}, most int) ([]*Item, error) {
 // fetch takes up to n items that are there. What an unavailable server would say is asked by info.
 func (w *Worker) fetch(n int) (items []*Item) {
 	if !w.conn.IsConnected() {
-		return nil // a request that is sent later would get items that nobody waits for
+		return nil // a later request would receive items with nobody to work on them
 	}
 	batch, err := w.consumer.FetchNoWait(n)
 	if err != nil {
