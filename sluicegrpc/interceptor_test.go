@@ -473,7 +473,10 @@ func TestUnary_WaitForReady(t *testing.T) {
 // TestUnary_UnclearRefusals: a proxy that rejects with 503, which gRPC calls Unavailable, is
 // learned although it says no more.
 func TestUnary_UnclearRefusals(t *testing.T) {
-	inWorld(t, sluicegrpc.Config{Idempotent: func(string) bool { return true }}, func(w *world) {
+	// With 4 attempts one call in 10,000 is rejected each time by chance, since the backoff
+	// is random and one call in eight is rejected.
+	policy := sluice.RetryPolicy{Attempts: 10}
+	inWorld(t, sluicegrpc.Config{Retry: policy, Idempotent: func(string) bool { return true }}, func(w *world) {
 		var mu sync.Mutex
 		level, last, refused := 0., w.start, 0
 		w.unary = func(context.Context, int) error {
