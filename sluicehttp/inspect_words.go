@@ -40,7 +40,8 @@ var (
 		"rate limited", "ratelimited", "rate limit error", "ratelimit: error", "reduce your request rate",
 		"request rate threshold exceeded", "throttled out", "was throttled", "were throttled", "being throttled",
 		"requests throttled", "request throttled", "throttle violation", "over qps", "over queries per second",
-		"request too frequent", "requests too frequent", "access too frequent", "made too frequently", "trigger frequency limit",
+		"request too frequent", "requests too frequent", "access too frequent", "too frequently", "trigger frequency limit",
+		"user flow control", "api flow control", "wait a few minutes before",
 	}
 	limitWords = []string{
 		"rate limit", "ratelimit", "request rate", "call rate", "request limit", "requests limit", "call limit", "calls limit",
@@ -58,7 +59,7 @@ var (
 
 	// What is in a body that has any of these words, in lower case: one for each of tooManyWords and
 	// limitWords, and one for each way to say when to call again.
-	limitStems = []string{"limit", "many", "rate", "throttl", "frequent", "qps", "per", "number", "concurrent", "spike", "allowance", "max"}
+	limitStems = []string{"limit", "many", "rate", "throttl", "frequent", "qps", "per", "number", "concurrent", "spike", "allowance", "max", "flow", "wait"}
 	waitStems  = []string{"retry", "wait", "again", "available", "backoff", "reset", "next"}
 )
 

@@ -50,6 +50,12 @@ var unknownWords = []word{
 	{"EVE", 420, "Content-Type: application/json|X-Esi-Error-Limit-Remain: 0|X-Esi-Error-Limit-Reset: 37", "/", "x", `{"error":"This software has exceeded the error limit for ESI."}`, 37 * second, 37 * second},
 	// https://clickhouse.com/docs/operations/server-configuration-parameters/settings#max_concurrent_queries
 	{"ClickHouse", 500, text, "/", "x", "Code: 202. DB::Exception: Too many simultaneous queries. Maximum: 100. (TOO_MANY_SIMULTANEOUS_QUERIES)", second, 0},
+	// https://www.alibabacloud.com/help/en/ecs/developer-reference/common-client-error-codes
+	{"Alibaba Cloud", 400, "", "/", "x", `{"RequestId":"1","HostId":"ecs.aliyuncs.com","Code":"Throttling.User","Message":"Request was denied due to user flow control."}`, second, second},
+	// https://mexcdevelop.github.io/apidocs/spot_v3_en/#limits
+	{"MEXC", 403, "", "/", "x", `{"code":510,"msg":"Too frequently!"}`, second, second},
+	// An answer of Instagram that its users report.
+	{"Instagram", 400, "", "/", "x", `{"message":"Please wait a few minutes before you try again.","require_login":true,"status":"fail"}`, second, second},
 	// https://bybit-exchange.github.io/docs/v5/rate-limit
 	{"Bybit, a ban", 403, text, "/", "x", "403, access too frequent", second, second},
 	{"Bybit", 200, "Content-Type: application/json; charset=utf-8|X-Bapi-Limit: 100|X-Bapi-Limit-Status: 0|X-Bapi-Limit-Reset-Timestamp: 946684803000", "/v5/market/tickers", "", `{"retCode":10006,"retMsg":"Too many visits!","result":{}}`, 3 * second, 0},
@@ -127,6 +133,7 @@ var unknownWords = []word{
 	{"a maximum that is no rate", 400, "", "/", "x", `{"errors":[{"message":"'zone' is not a valid value for kind because exceeded maximum number of zone rulesets for phase http_ratelimit"}]}`, 0, 0},
 	{"a batch that is too large", 400, "", "/", "x", `{"error":"The number of requests in the batch exceeded the maximum of 100"}`, 0, 0},
 	{"too many of another thing", 400, "", "/", "x", `{"error":"too many fields in requests"}`, 0, 0},
+	{"a window of HTTP/2", 400, text, "/", "x", "http2: flow control error, please wait", 0, 0},
 	{"a plan to pay for", 402, "", "/", "x", `{"error":"API request limit exceeded, upgrade to continue"}`, 0, 0},
 	{"a store of limits", 500, "", "/", "x", `{"error":"rate limit store could not be reached"}`, another, 0},
 	{"Contentful, no access", 403, "Content-Type: application/json|X-Contentful-RateLimit-Reset: 0", "/", "x", `{"sys":{"type":"Error","id":"AccessDenied"}}`, 0, 0},
