@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -106,7 +107,7 @@ func measureHostile(ctx context.Context, dir string, paths map[string]string) (s
 			for _, name := range hostileNames {
 				fmt.Fprintf(os.Stderr, "%s, %d: %s\n", h.title, bad, name)
 				cell, err := h.run(ctx, dir, hostileArgs[name], paths["sluice batch"], bad)
-				if err != nil {
+				if err = cmp.Or(err, ctx.Err()); err != nil { // of a program that was interrupted nothing is said
 					return "", fmt.Errorf("%s: %s: %w", h.title, name, err)
 				}
 				b.WriteString(" | " + cell)
