@@ -186,12 +186,17 @@ func (f *fleet) recognize(it *queue.Item) bool {
 // a high number, as in the queues of RabbitMQ.
 const mostDeliveries = 20
 
-// tooOften returns an error if an item, nil without a queue, must not be run any more.
-func tooOften(it *queue.Item) error {
-	if it == nil || it.Deliveries <= mostDeliveries {
+// tooOften returns an error if an item must not be run any more. Jobs that gave it back have said what came
+// of it. If the queue cannot be asked for them, the item is run.
+func (f *fleet) tooOften(ctx context.Context, it *queue.Item) error {
+	if f == nil || it.Deliveries <= mostDeliveries {
 		return nil
 	}
-	return fmt.Errorf("it was delivered %d times, and no job has said what came of it", it.Deliveries-1)
+	returned, err := f.worker.Returned(ctx, it)
+	if silent := it.Deliveries - 1 - returned; err == nil && silent >= mostDeliveries {
+		return fmt.Errorf("it was delivered %d times, and no job has said what came of it", silent)
+	}
+	return nil
 }
 
 // settle tells the queue what came of an item whose line was written.

@@ -80,6 +80,25 @@ func (n *natsServer) delete(t *testing.T) {
 	}
 }
 
+// stream is the stream of the queue.
+func (n *natsServer) stream(t *testing.T) jetstream.Stream {
+	t.Helper()
+	conn, err := nats.Connect(n.ClientURL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(conn.Close)
+	js, err := jetstream.New(conn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := js.Stream(t.Context(), "orders")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
 // work is a worker of the queue.
 func (n *natsServer) work(t *testing.T) (*queue.Queue, *queue.Worker) {
 	t.Helper()
@@ -386,31 +405,53 @@ func TestFleet_Recognized(t *testing.T) {
 	}
 }
 
-// An item that no job says anything about, as if it kills each, is run 20 times. Then it is a dead letter.
+// An item that no job says anything about, as if it kills each, is run 20 times. Then it is a dead letter. Those
+// that give it back, as at a Ctrl-C, are no part of the 20.
 func TestFleet_DeliveredTooOften(t *testing.T) {
 	n := startNATS(t)
 	n.fill(t, "a\n")
 	dir := t.TempDir()
 	deliver := func(times int) {
 		t.Helper()
-		q, w := n.work(t)
-		defer q.Close()
-		defer w.Close(0)
+		c, err := n.stream(t).Consumer(t.Context(), "workers")
+		if err != nil {
+			t.Fatal(err)
+		}
 		for range times {
+			msg, err := c.Next()
+			if err != nil {
+				t.Fatal(err)
+			}
+			_ = msg.Nak() // without a word of the job, as at the end of its lease
+		}
+	}
+	giveBack := func(times int) {
+		t.Helper()
+		for i := range times {
+			q, w := n.work(t)
 			taken, err := w.Take(nil, 1)
 			if err != nil || len(taken) != 1 {
 				t.Fatalf("%v, %v", taken, err)
 			}
-			w.Return(taken[0])
+			if i%2 == 0 {
+				w.Return(taken[0])
+			}
+			w.Close(0)
+			q.Close()
 		}
 	}
+	giveBack(21)
 	deliver(20)
 	n.fill(t, "b\n")
 	runIn(t, dir, "", "-queue", n.url, "-jobs", "1", "-jsonl", "lines", "--", "echo").want(t, 1, "b\n", "a failed: it was delivered 20 times, and no job has said what came of it\n", "1 ok, 1 failed", "0 items and 1 dead letters")
 	runIn(t, dir, "", "-queue", n.url, "-dead", "retry").want(t, 0, "", "1 dead letters put back")
 	deliver(19)
+	giveBack(4)
 	runIn(t, dir, "", "-queue", n.url, "-jsonl", "lines", "--", "echo").want(t, 0, "a\n", "1 ok, 0 failed")
 	wantOnce(t, 2, filepath.Join(dir, "lines"))
+	if left := n.stream(t).CachedInfo().State.Msgs; left != 0 {
+		t.Errorf("the queue is empty, and its stream has %d messages", left)
+	}
 }
 
 // The queue is down, and loses nothing. What was done meanwhile is confirmed when it is back.

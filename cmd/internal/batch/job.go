@@ -252,7 +252,7 @@ func (j *job) do(ctx context.Context, it item) (output, error) {
 	if j.o.shape.json && s.field == nil {
 		return output{}, sluice.Permanent(errNotJSON)
 	}
-	if err := tooOften(it.taken); err != nil {
+	if err := j.in.fleet.tooOften(ctx, it.taken); err != nil {
 		return output{}, sluice.Permanent(err)
 	}
 	out, err := j.runner.run(ctx, s)

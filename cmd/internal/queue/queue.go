@@ -136,6 +136,7 @@ func (q *Queue) over(err error) bool {
 // Subjects of the stream.
 func (q *Queue) items() string { return q.at.Name + ".items" }
 func (q *Queue) dead() string  { return q.at.Name + ".dead" }
+func (q *Queue) back() string  { return q.at.Name + ".back" } // the items that each job gave back
 
 const (
 	consumerName = "workers"
@@ -150,7 +151,7 @@ const (
 // Create makes the queue unless it is there. A lease of 0 leaves it as it is, or Lease.
 func (q *Queue) Create(ctx context.Context, lease time.Duration) error {
 	_, err := q.js.CreateStream(ctx, jetstream.StreamConfig{
-		Name: q.at.Name, Subjects: []string{q.items(), q.dead()}, Retention: jetstream.WorkQueuePolicy, Storage: jetstream.FileStorage, Duplicates: remembers,
+		Name: q.at.Name, Subjects: []string{q.items(), q.dead(), q.back()}, Retention: jetstream.WorkQueuePolicy, Storage: jetstream.FileStorage, Duplicates: remembers,
 	})
 	if err != nil && !errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) {
 		return q.explain(err)

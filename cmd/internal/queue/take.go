@@ -3,7 +3,9 @@ package queue
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -38,8 +40,9 @@ type Worker struct {
 	renewing sync.WaitGroup
 	failed   atomic.Pointer[error] // the queue can never confirm some item
 
-	mu   sync.Mutex
-	held map[int64]*Item // by their Seq
+	mu       sync.Mutex
+	held     map[int64]*Item // by their Seq
+	returned []int64         // the Seq of each item that was given back
 }
 
 // Work begins to work on the queue, which must be there.
@@ -124,6 +127,7 @@ func (w *Worker) Take(stop <-chan struct{}, most int) ([]*Item, error) {
 			w.end() // it hears nothing any more
 			return nil, w.explain(err)
 		case err == nil && info.NumPending == 0 && info.NumAckPending == 0:
+			w.forget(ctx)
 			return nil, nil
 		}
 		pause(ctx, again)
@@ -214,7 +218,41 @@ func (w *Worker) settle(it *Item, l *Letter) {
 // Return gives an item back: others may have it immediately.
 func (w *Worker) Return(it *Item) {
 	_ = w.message(it).Nak() // or its lease ends
-	w.drop(it)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.returned = append(w.returned, it.Seq)
+	delete(w.held, it.Seq)
+}
+
+// The server counts deliveries, and does not distinguish an item that was given back from one whose job
+// was killed. So each worker publishes what it gave back, in one message, which stays until the queue
+// has no items. It is not confirmed: if it is lost, the deliveries look like those of a killed job.
+
+// Returned returns how many of the workers that had an item gave it back and said so in Close.
+func (w *Worker) Returned(ctx context.Context, it *Item) (times int, err error) {
+	s, err := w.stream(ctx)
+	for seq := uint64(1); err == nil; seq++ {
+		var raw *jetstream.RawStreamMsg
+		if raw, err = s.GetMsg(ctx, seq, jetstream.WithGetMsgSubject(w.back())); err != nil {
+			break
+		}
+		seq = raw.Sequence
+		var all []int64
+		if json.Unmarshal(raw.Data, &all) == nil && slices.Contains(all, it.Seq) {
+			times++
+		}
+	}
+	if errors.Is(err, jetstream.ErrMsgNotFound) {
+		err = nil
+	}
+	return times, w.explain(err)
+}
+
+// forget deletes what workers have given back from a queue that has no items.
+func (w *Worker) forget(ctx context.Context) {
+	if s, err := w.stream(ctx); err == nil {
+		_ = s.Purge(ctx, jetstream.WithPurgeSubject(w.back())) // or the next job does it
+	}
 }
 
 func (w *Worker) drop(it *Item) {
@@ -242,7 +280,11 @@ func (w *Worker) Close(patience time.Duration) (unconfirmed int) {
 			unconfirmed++
 			continue // its lease ends: the queue may have heard it all the same
 		}
+		w.returned = append(w.returned, it.Seq)
 		_ = it.msg.Nak()
+	}
+	if text, err := json.Marshal(w.returned); err == nil && len(w.returned) > 0 {
+		_ = w.conn.Publish(w.back(), text)
 	}
 	return unconfirmed
 }
