@@ -4,6 +4,7 @@
 //	go run ./bench/proxy              # both
 //	go run ./bench/proxy -only cost   # needs nginx; without it that column is left out
 //	go run ./bench/proxy -only sdks   # needs node and npm, which installs the SDKs
+//	go run ./bench/proxy -only hour   # an hour of calls: does it grow?
 //
 // Each front is a process of its own; the clients and the server behind are in this one. It is run in
 // the root of the repository and takes about a quarter of an hour.
@@ -29,6 +30,7 @@ type options struct {
 	rates         string
 	processes     int
 	sdk, node     string
+	long          time.Duration
 }
 
 func main() {
@@ -37,7 +39,7 @@ func main() {
 		return
 	}
 	var o options
-	flag.StringVar(&o.only, "only", "", "`cost` or sdks, instead of both")
+	flag.StringVar(&o.only, "only", "", "`cost` or sdks, instead of both; or hour")
 	flag.IntVar(&o.calls, "calls", 2000, "calls for the p50, and in each round of the throughput")
 	flag.IntVar(&o.rounds, "rounds", 5, "rounds of the throughput; the median counts")
 	flag.DurationVar(&o.paced, "paced", 10*time.Second, "how long to call 150 times a second")
@@ -46,6 +48,7 @@ func main() {
 	flag.IntVar(&o.processes, "processes", 4, "processes with one account at the same time, after one alone")
 	flag.StringVar(&o.sdk, "sdk", "", "only this one: openai, anthropic, octokit or curl")
 	flag.StringVar(&o.node, "node", "", "a `folder` with node_modules that has the SDKs, instead of installing them")
+	flag.DurationVar(&o.long, "long", time.Hour, "how long to call with -only hour")
 	flag.Parse()
 	if err := run(&o); err != nil {
 		fmt.Fprintln(os.Stderr, "proxy:", err)
@@ -54,8 +57,8 @@ func main() {
 }
 
 func run(o *options) error {
-	if !slices.Contains([]string{"", "cost", "sdks"}, o.only) {
-		return fmt.Errorf("-only %s: want cost or sdks", o.only)
+	if !slices.Contains([]string{"", "cost", "sdks", "hour"}, o.only) {
+		return fmt.Errorf("-only %s: want cost, sdks or hour", o.only)
 	}
 	dir, err := os.MkdirTemp("", "proxy")
 	if err != nil {
@@ -67,6 +70,9 @@ func run(o *options) error {
 		return fmt.Errorf("go build: %w\n%s", err, out)
 	}
 	fmt.Println(machine.Describe())
+	if o.only == "hour" {
+		return o.hour(binary)
+	}
 	if o.only != "sdks" {
 		if err := o.cost(dir, binary); err != nil {
 			return err
