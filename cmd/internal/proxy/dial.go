@@ -76,7 +76,7 @@ func onlyPublic(_ context.Context, _, address string, _ syscall.RawConn) error {
 // public addresses, or to the proxy that the environment sets for the server.
 func newBase(target *url.URL, open bool, headers time.Duration) *http.Transport {
 	base := http.DefaultTransport.(*http.Transport).Clone()
-	base.MaxIdleConnsPerHost = 256
+	base.MaxIdleConns, base.MaxIdleConnsPerHost = 0, 256 // it has one host
 	base.ResponseHeaderTimeout = headers
 	base.MaxResponseHeaderBytes = maxHeader
 	if open {
