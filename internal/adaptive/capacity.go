@@ -147,8 +147,8 @@ func (k *capacity) found(c *Controller, t float64) bool {
 	if c.cfg.Paced || k.n <= 24 || k.total < k.ban || c.phase == Bounding || c.phase == Windowed {
 		return false
 	}
-	j, split, bad := k.separate()
-	if j <= .75 || bad < 4 || split < 2 {
+	j, split, bad, share := k.separate()
+	if j <= .75 || bad < 4 || split < 2 || k.agreement(split)-share <= .6 {
 		if split = k.rare(); split < 2 {
 			return false
 		}
@@ -160,6 +160,19 @@ func (k *capacity) found(c *Controller, t float64) bool {
 	return true
 }
 
+// agreement returns the share of the last rejected calls, however long ago, that had about split or
+// more in flight. The four that separate needs may be those of one burst at the limit of a bucket: calls at
+// 50/s, of which 2 to 4 are in flight, were thought to meet a cap of 3 and were held to 43/s.
+func (k *capacity) agreement(split int) float64 {
+	n, above := min(k.rejects, len(k.rejected)), 0
+	for _, s := range k.rejected[:n] {
+		if float64(s.inFlight) >= .9*float64(split) {
+			above++
+		}
+	}
+	return float64(above) / float64(n)
+}
+
 // giveUp ends the belief in a cap.
 func (k *capacity) giveUp(c *Controller) {
 	k.limit, k.n, k.rejects = k.most, 0, 0
@@ -169,9 +182,9 @@ func (k *capacity) giveUp(c *Controller) {
 	c.track(Tracking, c.pace.rate, NoCap)
 }
 
-// separate returns Youden's J, the number in flight from which calls are rejected, and
-// how many were rejected.
-func (k *capacity) separate() (j float64, split, bad int) {
+// separate returns Youden's J, the number in flight from which calls are rejected, how
+// many were rejected, and the share of the accepted calls with so many in flight.
+func (k *capacity) separate() (j float64, split, bad int, share float64) {
 	const most = 512
 	var refused, granted [most + 1]uint8
 	good := 0
@@ -186,17 +199,18 @@ func (k *capacity) separate() (j float64, split, bad int) {
 		}
 	}
 	if bad == 0 || good < 12 {
-		return 0, 0, bad
+		return 0, 0, bad, 0
 	}
 	above, below := 0, 0
 	for i := most; i >= 1; i-- {
 		above += int(refused[i])
 		below += int(granted[i])
-		if x := float64(above)/float64(bad) - float64(below)/float64(good); x > j {
-			j, split = x, i
+		wrong := float64(below) / float64(good)
+		if x := float64(above)/float64(bad) - wrong; x > j {
+			j, split, share = x, i, wrong
 		}
 	}
-	return j, split, bad
+	return j, split, bad, share
 }
 
 const (

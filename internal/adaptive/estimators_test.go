@@ -270,3 +270,41 @@ func TestCapacity_FoundByRareRejections(t *testing.T) {
 		}
 	}
 }
+
+// A cap separates all rejections, and not only those of one burst. At the limit of a bucket for calls
+// of regular length a burst may find one more in flight than most calls do.
+func TestCapacity_NotFoundByOneBurst(t *testing.T) {
+	for _, tc := range []struct {
+		name   string
+		before int // in flight with calls that were rejected before the burst, and with most accepted ones
+		burst  int // with those of the burst, and some accepted ones
+		found  bool
+	}{
+		{"a bucket", 3, 4, false},
+		{"a cap of 3", 4, 4, true},
+		{"a cap of 36, as seen from far away", 36, 37, true},
+	} {
+		c := New(Config{})
+		c.phase = Tracking
+		k := &c.capacity
+		call := func(inFlight int) Call { return Call{epoch: c.epoch, pace: 50, inFlight: int32(inFlight)} }
+		for range 4 {
+			k.refused(c, 1, call(tc.before), false)
+		}
+		for i := range 124 {
+			switch {
+			case i%6 == 0:
+				k.granted(c, call(tc.burst))
+			default:
+				k.granted(c, call(min(tc.before, tc.burst-1)))
+			}
+		}
+		found := false
+		for range 4 {
+			found = k.refused(c, 2, call(tc.burst), false)
+		}
+		if found != tc.found {
+			t.Errorf("%s: found %v", tc.name, found)
+		}
+	}
+}
