@@ -29,7 +29,7 @@ func sharedGate(client sluiceredis.Client, name string, rate sluice.Rate) (*slui
 	})
 }
 
-// Two programs have one slot in an hour.
+// Two programs have one slot in 50 s.
 func TestSharedGate(t *testing.T) {
 	m := miniredis.RunT(t)
 	for i, want := range []bool{true, false} {
@@ -39,10 +39,11 @@ func TestSharedGate(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		gate, err := sharedGate(client, "orders", sluice.Every(time.Hour))
+		gate, err := sharedGate(client, "orders", sluice.Every(50*time.Second))
 		if err != nil {
 			t.Fatal(err)
 		}
+		defer gate.Close()
 		if _, ok := gate.TryAcquire(); ok != want {
 			t.Errorf("program %d: %v, want %v", i+1, ok, want)
 		}

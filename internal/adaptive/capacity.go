@@ -162,7 +162,7 @@ func (k *capacity) found(c *Controller, t float64) bool {
 
 // agreement returns the share of the last rejected calls, however long ago, that had about split or
 // more in flight. The four that separate needs may be those of one burst at the limit of a bucket: calls at
-// 50/s, of which 2 to 4 are in flight, were thought to meet a cap of 3 and were held to 43/s.
+// 50/s, with 2 to 4 in flight, were thought to meet a cap of 3 and were held to 43/s.
 func (k *capacity) agreement(split int) float64 {
 	n, above := min(k.rejects, len(k.rejected)), 0
 	for _, s := range k.rejected[:n] {
