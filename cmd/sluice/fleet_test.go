@@ -24,6 +24,7 @@ func sharedGate(client sluiceredis.Client, name string, rate sluice.Rate) (*slui
 		return nil, err
 	}
 	return sluice.New(sluice.Config{
+		Name:     name,
 		Limits:   []sluice.Limit{{Name: "shared", Limiter: pacer}}, // in place of Rate: rate
 		Adaptive: sluice.Adaptive{Peers: store},                    // one 429 pauses all
 	})
