@@ -227,7 +227,8 @@ func (c *Controller) begin(t, cost float64) {
 }
 
 // saturated reports whether the pace is what holds demand back: a caller waited, and the
-// last 16 calls used their slots. One call that had to wait is no reason to grow.
+// last 16 calls used their slots. One call that had to wait is no reason to grow. While the pace goes
+// back to what was accepted before a trouble, it grows many times within 16 calls, and the last few count.
 func (c *Controller) saturated(t float64) bool {
 	if !c.asked {
 		return false
@@ -236,12 +237,20 @@ func (c *Controller) saturated(t float64) bool {
 	if c.started < n || !c.paced() {
 		return true
 	}
-	achieved := float64(n) * c.meanCost / math.Max(1e-9, t-c.recent[c.started%n])
+	first := c.started - n
+	if c.pace.patience < math.Inf(1) {
+		n = fewRecent
+		first = c.started - n
+	}
+	achieved := float64(n) * c.meanCost / math.Max(1e-9, t-c.recent[first%uint64(len(c.recent))])
 	if c.phase == Searching {
 		return c.pace.now <= 3*achieved
 	}
 	return c.pace.now <= 2*achieved
 }
+
+// fewRecent calls show that the slots are used while the pace rises quickly.
+const fewRecent = 4
 
 // paced reports whether there is a pace.
 func (c *Controller) paced() bool {

@@ -48,12 +48,12 @@ func (k *costly) pace(c *Controller) float64 {
 		}
 		now = math.Min(.97*k.high, now)
 	}
-	calls := k.price * p.rate / c.meanCost
-	if p.patience < math.Inf(1) {
-		calls = lookLeast
-	}
+	calls := p.rate / c.meanCost // per second
 	late := math.Max(0, p.calls-paid)
-	double := math.Max(lookLeast, math.Min(lookMost, calls))
+	double := math.Max(lookLeast, math.Min(lookMost, k.price*calls))
+	if p.patience < math.Inf(1) { // at a low pace as many calls take minutes
+		double = math.Max(1, math.Min(lookLeast, p.patience*calls/2))
+	}
 	if k.slow {
 		double *= slowLook
 	}

@@ -21,6 +21,7 @@ type service struct {
 	since  float64 // of the trouble; 0: there is none
 	fell   bool    // the pace was less in the trouble
 	back   float64 // when it was so much again; 0: it is less
+	before float64 // granted until then
 	asked  float64 // the longest wait, in seconds, that a rejection of the trouble has asked for
 }
 
@@ -30,6 +31,7 @@ const (
 	troubleMore = 1. / 3 // after an incident of a minute the next try comes within 20 s
 	waitsMore   = 2      // how many times the wait that rejections ask for: at most a third of the time is waited
 	nearlyAll   = .9     // of the rate is as good as the rate
+	wellEnough  = .5     // of the rate must be accepted while it is back: some rejections are usual
 )
 
 // paid notes that a blockage was costly, at t: a good time has none.
@@ -104,7 +106,7 @@ func (s *service) paced(c *Controller, t float64) {
 		s.fell, s.back = true, 0
 		return
 	case s.back == 0:
-		s.back = t
+		s.back, s.before = t, c.ledger.now(t).granted
 		if s.fell && c.phase == Bounding {
 			start := c.costly.start
 			c.costly, c.blockage.quiet = s.bounds, 0
@@ -116,7 +118,12 @@ func (s *service) paced(c *Controller, t float64) {
 			c.track(s.phase, rate, Incident)
 		}
 	}
-	if t-s.back > math.Max(leastBack, troubleMore*(s.back-s.since)) {
+	if took := t - s.back; took > math.Max(leastBack, troubleMore*(s.back-s.since)) {
+		// Short waits between rejections leave the pace where it is, and nothing is accepted all the same.
+		if got := c.ledger.now(t).granted; got-s.before < wellEnough*s.rate*took {
+			s.back, s.before = t, got
+			return
+		}
 		if s.fell {
 			s.begin = s.back
 		}

@@ -2,6 +2,7 @@ package adaptive
 
 import (
 	"math"
+	"math/rand/v2"
 	"testing"
 	"time"
 
@@ -72,6 +73,33 @@ func TestController_AnIncidentIsNoLimit(t *testing.T) {
 					t.Errorf("%v of the calls were refused, limited: %v: granted %d in the minute before, and %d in the one after next: %+v",
 						share, limited, before, after, r.controller.Belief())
 				}
+			}
+		}
+	}
+}
+
+// Rejections at random say still less than those in rows: one poll in two is rejected, too, so the incident may
+// end with a belief in a call in ten seconds, or with a short time in which the pace was back. The throughput
+// is back within a minute in all of the seeds.
+func TestController_AnIncidentOfRandomRejectionsIsNoLimit(t *testing.T) {
+	built.SkipRaced(t)
+	const begin, rate = 150., 4 / .05
+	for _, share := range []float64{.5, .8} {
+		for seed := range uint64(12) {
+			random := rand.New(rand.NewPCG(seed, 26))
+			r := newRun(t, Config{Unlimited: true}, server{
+				take: func(at float64) bool {
+					return at < begin || at >= begin+60 || random.Float64() >= share
+				},
+				retry: always(time.Second),
+			})
+			r.callers = 4
+			end := begin + 60.
+			for r.until(end); end < begin+300 && count(r.granted, end-5, end) < .9*5*rate; end += 5 {
+				r.until(end + 5)
+			}
+			if back := end - 5 - begin - 60; back > 60 {
+				t.Errorf("%v of the calls were rejected, seed %d: back after %v s: %+v", share, seed, back, r.controller.Belief())
 			}
 		}
 	}
