@@ -6,16 +6,16 @@ import (
 )
 
 // An eventReader finds the data of the events of a stream (HTML, section 9.2.6), of which it
-// gets any parts. Of the data of an event it keeps the end, which has the usage:
-// OpenAI's last one repeats the instructions and all of the answer before that.
+// gets any parts. Of the data of a long event it keeps an excerpt: OpenAI's last one repeats the
+// instructions and all of the answer, and has the usage.
 type eventReader struct {
 	mark  int    // bytes of the byte order mark that were read; −1: past it
 	field []byte // the beginning of the line, while it may become dataField
 	kind  lineKind
-	space bool // a space at the beginning of the data does not belong to it
-	data  tail // of the event so far
-	some  bool // the event has data
-	after bool // the last byte was a CR
+	space bool    // a space at the beginning of the data does not belong to it
+	data  excerpt // of the event so far
+	some  bool    // the event has data
+	after bool    // the last byte was a CR
 }
 
 type lineKind uint8
@@ -113,9 +113,10 @@ func (e *eventReader) endLine(event func([]byte)) {
 // end ends the event, or the stream. Browsers drop a last event without an empty line, for it may
 // be cut; here it may be the only one with the usage of a call.
 func (e *eventReader) end(event func([]byte)) {
-	data, some := e.data.last(), e.some
-	e.data, e.some = e.data[:0], false
+	some := e.some
+	e.some = false
 	if some {
-		event(data)
+		event(e.data.bytes())
 	}
+	e.data.reset()
 }

@@ -13,10 +13,14 @@ import (
 // finds into used; later ones replace earlier ones. It gets the body in parts, while the
 // caller reads it:
 //
-//	text/event-stream   part is the data of each event, when it has been read; of more than
-//	                    64 KiB the last 64 KiB. An event at the end of the body needs no
-//	                    empty line after it. The last part is nil.
-//	other bodies        one part, the last 64 KiB
+//	text/event-stream   part is the data of each event, when it has been read. An event at the
+//	                    end of the body needs no empty line after it. The last part is nil.
+//	other bodies        one part
+//
+// Of more than 64 KiB a part is the last 64 KiB. If they begin with { they are taken for JSON, and
+// part is the JSON without its white space, with "" for each string of more than 1 KiB and [] for each
+// array that has more than 4 KiB all the same, or the last 64 KiB of that. So it has the usage
+// wherever that stands.
 //
 // The last part comes when the body was read to its end, and resp.Trailer is complete, or when it
 // is closed. It does not come if the context of the request ends before. The amounts in used then
@@ -27,7 +31,7 @@ import (
 // that reads the body, and may be called for several responses at once.
 type Usage func(resp *http.Response, part []byte, used sluice.Costs)
 
-const mostOfUsage = 64 << 10 // bytes of an event, or of the end of a body
+const mostOfUsage = 64 << 10 // bytes of a part
 
 // A meter passes a body to a Usage and settles the bill at its end. The methods of a nil
 // meter do nothing.
@@ -40,7 +44,7 @@ type meter struct {
 	resp   http.Response
 	used   sluice.Costs
 	events *eventReader // nil unless the body is an event stream
-	tail   tail         // of another body
+	other  excerpt      // of another body
 	over   bool
 }
 
@@ -70,7 +74,7 @@ func (m *meter) read(p []byte, err error) {
 	case m.events != nil:
 		m.events.read(p, m.part)
 	default:
-		m.tail.add(p)
+		m.other.add(p)
 	}
 	if err == io.EOF {
 		m.resp.Trailer = m.from.Trailer
@@ -100,7 +104,7 @@ func (m *meter) last() {
 	if m.events != nil {
 		m.part(nil)
 	} else {
-		m.part(m.tail.last())
+		m.part(m.other.bytes())
 	}
 	m.settle()
 }
@@ -121,7 +125,7 @@ func (m *meter) stop() {
 func (m *meter) part(p []byte) { m.usage(&m.resp, p, m.used) }
 
 func (m *meter) settle() {
-	m.tail = nil
+	m.other = excerpt{}
 	if used := known(maps.Clone(m.used)); len(used) > 0 {
 		m.bill.settle(used)
 	}
@@ -133,9 +137,18 @@ type tail []byte
 func (t *tail) add(p []byte) {
 	if len(*t)+len(p) > 2*mostOfUsage { // moves each byte about once
 		p = p[max(0, len(p)-mostOfUsage):]
-		*t = (*t)[:copy(*t, t.last())]
+		t.move()
 	}
 	*t = append(*t, p...)
 }
+
+// bound forgets what is not last if that is as much.
+func (t *tail) bound() {
+	if len(*t) > 2*mostOfUsage {
+		t.move()
+	}
+}
+
+func (t *tail) move() { *t = (*t)[:copy(*t, t.last())] }
 
 func (t *tail) last() []byte { return (*t)[max(0, len(*t)-mostOfUsage):] }

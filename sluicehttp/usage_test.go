@@ -64,6 +64,8 @@ const (
 	done    = "data: [DONE]\n\n"
 )
 
+var longText = strings.Repeat("a long answer ", 15_000)
+
 // What a response says that it took replaces the estimate of 100, when the body ends.
 func TestUsage_Settles(t *testing.T) {
 	json20 := `{"choices":[],"usage":{"total_tokens":20}}`
@@ -79,6 +81,9 @@ func TestUsage_Settles(t *testing.T) {
 		{name: "JSON in parts", answer: answerWith{kind: "application/json", parts: []string{json20[:30], json20[30:]}}, read: -1, want: 20},
 		{name: "JSON, closed without its end", answer: answerWith{kind: "application/json", parts: []string{json20}, open: true}, read: len(json20), want: 20},
 		{name: "JSON, closed before", answer: answerWith{kind: "application/json", parts: []string{json20}, open: true}, read: 30, want: 100},
+		{name: "long JSON, at its beginning", answer: answerWith{kind: "application/json", parts: []string{`{"usage":{"total_tokens":20},"choices":[{"text":"`, longText, `"}]}`}}, read: -1, want: 20},
+		{name: "long JSON, in its middle", answer: answerWith{kind: "application/json", parts: []string{`{"text":"`, longText, `","usage":{"total_tokens":20},"choices":["`, longText, `"]}`}}, read: -1, want: 20},
+		{name: "long event, at its beginning", answer: answerWith{kind: stream, parts: []string{`data: {"usage":{"total_tokens":20},"text":"`, longText, "\"}\n\n"}}, read: -1, want: 20},
 		{name: "something else", answer: answerWith{kind: "text/html", parts: []string{"<p>"}}, read: -1, want: 100},
 		{name: "negative", answer: answerWith{kind: "application/json", parts: []string{`{"usage":{"total_tokens":-20}}`}}, read: -1, want: 100},
 		{name: "far too large", answer: answerWith{kind: "application/json", parts: []string{`{"usage":{"total_tokens":9000000000}}`}}, read: -1, want: 100},
