@@ -11,32 +11,32 @@ import (
 
 // Adaptive says how a gate finds the limit of its server by itself: [Config].Adaptive.
 //
-// The zero Adaptive is for a limit that is not known. A gate without a rate lets every
-// call start until the server throttles some. From then on it measures the rate that the
-// server accepts from one throttled call to the next, and keeps its calls a little below it. It
-// notices when the server becomes faster or slower, grants a number per window, bounds
-// the calls in flight, or becomes slow instead of refusing.
+// The zero Adaptive is for a limit that is not known. A gate without a rate lets every call
+// start until the server throttles some. Then it measures the rate that the server accepts
+// between throttled calls, and keeps its calls a little below it. It notices when the server
+// becomes faster or slower, counts in windows, limits the calls in flight, or becomes slow
+// instead of throttling.
 //
 // A rate and a concurrency that are configured are maxima. A gate with a rate keeps to
 // it until throttled calls come again and again, and then finds out how much less is right.
 //
 // The gate learns only from calls whose end it sees: those of [Gate.Do], [RetryValue],
-// [RetryLoop], [Permit.Done], and of packages sluicehttp and sluicegrpc. A call is throttled
-// if its error is marked with [ThrottledFor] or [ThrottledUntil], or Config.IsThrottle says so. One
-// refusal may be chance: without a time to wait, 3 of the last 16 calls must be throttled.
-// Until then the gate behaves as if Adaptive were off.
+// [RetryLoop], [Permit.Done], and of packages sluicehttp and sluicegrpc. A call is throttled if
+// its error is marked with [ThrottledFor] or [ThrottledUntil], or Config.IsThrottle says so. A
+// throttled call without a time to wait may be chance: 3 of the last 16 calls must be throttled
+// before the gate adapts.
 //
 // While the gate learns, a call that is throttled waits in the gate again, has no backoff, and
-// does not count as one of RetryPolicy.Attempts. If it is throttled again although others were
-// granted in between, that may be its own fault: it counts. If the server has throttled all
-// calls for longer than RetryPolicy.MaxServerWait, they end with [ErrServerWait].
+// does not count as one of RetryPolicy.Attempts, unless it is throttled again although others
+// were accepted in between. If the server has throttled all calls for longer than
+// RetryPolicy.MaxServerWait, they end with [ErrServerWait].
 type Adaptive struct {
-	// Disabled keeps the gate to its configuration. After a throttled call it then pauses only as
-	// long as the server asks, and starts slowly (see PauseUntil) if it has no rate.
+	// Disabled keeps the gate to its configuration. After a throttled call it then pauses only
+	// as long as the server requests, and starts slowly (see PauseUntil) if it has no rate.
 	Disabled bool
 
-	// Search begins with the pace Start and doubles it until the server throttles. Without
-	// it, as many calls start before the first throttled call as callers make.
+	// Search begins with the pace Start and doubles it until the server throttles. Without it,
+	// only the configuration limits calls before the first throttled one.
 	Search bool
 
 	// AvoidThrottling says that the server punishes throttled calls, for example with a ban: the
@@ -44,39 +44,36 @@ type Adaptive struct {
 	// It implies Search.
 	AvoidThrottling bool
 
-	// Start is the pace of a search, and with which a gate begins that knows too little.
-	// 0 means 5 per second.
+	// Start is the pace at which a search begins, and a gate that knows too little. 0 means 5
+	// per second.
 	Start Rate
 
 	// Min is the slowest pace. 0 means one per minute.
 	Min Rate
 
-	// ProbeShare is the share of the calls that may be throttled for the sake of finding out,
-	// more than 0 and less than 1. 0 means 0.02.
+	// ProbeShare is the share of the calls that may be throttled to find the limit, more than 0
+	// and less than 1. 0 means 0.02.
 	ProbeShare float64
 
-	// Children says that the limit to be found is one for all gates below this one, such as the
-	// tenants of one account: those whose Parent it is, and further below. It finds the limit from
-	// their calls in their place, pauses for all of them, and their retries are paid by its budget,
-	// so they behave as one gate, and a new one begins with the current estimate. Only if calls of
-	// one child are throttled far more often than others does that child pause and find its own
-	// limit. Without Children, each gate does so alone, and a Parent does not.
+	// Children says that one limit applies to all gates below this one, such as the tenants of
+	// one account: those whose Parent it is, and their children. This gate finds the limit from
+	// their calls, pauses for all of them, and pays their retries from its budget. Only a child
+	// whose calls are throttled far more often than others pauses and finds its own limit.
+	// Without Children, each child does so alone, and the parent does not.
 	Children bool
 
-	// Peers, if set, lets the gates of several processes share one limit, such as those of
-	// one account: an update of one reaches all, and each takes its share. It is for gates
-	// with a Name; those of one name share a limit. A sluiceredis.Store is a peers.Store. See
-	// Learned.Share.
+	// Peers, if set, lets the gates of one Name in several processes share one limit: an update
+	// of one reaches all, and each takes its share (Learned.Share). A sluiceredis.Store is a
+	// peers.Store.
 	//
-	// If calls take of several units, see Costs, each unit is shared apart, among the gates whose
-	// calls take of it. Gates of one name must count alike: if one has a RateUnit, all should have
-	// it. Set AvoidThrottling in all of them or in none: an estimate of an AvoidThrottling gate
-	// makes the others as careful, and all of them may use only half of the limit for hours.
+	// If calls have Costs, each unit is shared separately, among the gates whose calls take it.
+	// Gates of one name should all have the same RateUnit. Set AvoidThrottling in all of them
+	// or in none: the estimate of one makes the others as careful, and all may then use only
+	// half of the limit for hours.
 	//
-	// No call waits for Peers. While it does not answer, the gate learns alone, from the
-	// part that it had. The gate reports twice a second of each unit or, if there is news,
-	// up to four times, in a goroutine that ends a second after the last call, or after
-	// Close. Close lets the others have the part at once.
+	// No call waits for Peers. While it does not answer, the gate learns alone, starting from
+	// its share. A goroutine reports two to four times a second for each unit, and ends a
+	// second after the last call, or after Close, which makes the share available immediately.
 	Peers peers.Store
 }
 
@@ -98,30 +95,29 @@ func (a *Adaptive) check() error {
 	return nil
 }
 
-// Learned is the estimate of a gate with [Adaptive]: Stats.Learned. Rates are per second,
-// in the unit of the rate: calls, or cost if RateUnit is Cost or the gate has no rate. If calls
-// take of several units (their cost is not 1, or they have [Costs]), the gate learns the
-// limit of each apart: then Unit is the one that was blamed for the last throttled call.
+// Learned is the estimate of a gate with [Adaptive]: Stats.Learned. Rates are per second, in
+// the unit of the rate: calls, or cost if RateUnit is Cost or the gate has no rate. If calls
+// take several units (their cost is not 1, or they have [Costs]), the gate learns the limit of
+// each separately, and Unit is the one that the last throttled call is attributed to.
 type Learned struct {
 	Unit  Unit      // empty if all calls take 1, and nothing else
-	Units []Learned // of each unit that was blamed for a throttled call, if there are several
+	Units []Learned // of each unit that caused a throttled call, if there are several
 
 	// Phase is the activity of the gate: "searching" (the pace doubles), "tracking" (it stays
-	// near the measured rate), "bounding" (throttled calls are costly, so the pace stays between
-	// two bounds), "windowed" (the server accepts a number per window), "slowed" (the server
-	// becomes slow, so the calls in flight are bounded) or "capped" (the server bounds the
+	// near the measured rate), "bounding" (throttled calls are costly, so it stays between two
+	// bounds), "windowed" (the server accepts a number per window), "slowed" (the server
+	// becomes slow, so the calls in flight are limited) or "capped" (the server limits the
 	// calls in flight).
 	Phase string
 
 	Pace          float64 // at which calls start; 0: something else than a pace limits them
-	Rate          float64 // that the server is believed to grant; 0: unknown
+	Rate          float64 // estimate of the rate that the server accepts; 0: unknown
 	AcceptedRate  float64 // a lower bound of Rate: accepted between throttled calls; 0: none
 	ThrottledRate float64 // an upper bound of Rate: throttled; 0: none
 
-	// Share is the part of the limit that the gate may use, and Peers how many gates share
-	// it, if Adaptive.Peers is set: then Pace is the pace of this gate, and the other rates are
-	// those of all. Share is 0 if nothing is shared, and Peers while the others cannot be
-	// reached.
+	// Share is the share of the limit that the gate may use, and Peers the number of gates that
+	// share it, if Adaptive.Peers is set: then Pace applies to this gate, and the other rates
+	// to all. Share is 0 if nothing is shared, and Peers while Adaptive.Peers does not answer.
 	Share float64
 	Peers int64
 
@@ -132,8 +128,8 @@ type Learned struct {
 	ThrottleCost time.Duration // the cost of a throttled call; 0 if calls are accepted again immediately
 
 	Throttled uint64 // refused calls
-	Ignored   uint64 // of them, those that were taken for chance
-	Updates   uint64 // how often the gate has changed its mind,
+	Ignored   uint64 // of them, those treated as chance
+	Updates   uint64 // how often the gate has updated its estimate,
 	UpdatedAt time.Time
 	Why       string // and why it did so last
 }

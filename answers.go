@@ -267,11 +267,11 @@ func (g *Gate) answeredWell(since time.Duration, refund int, unclear bool) {
 	}
 }
 
-// Forget makes the gate forget all that it has learned from throttled calls, so that it goes on as
-// a new one would. Use it if you know that the server has changed, or that an incident has ended:
-// estimates also expire on their own, but not immediately. The rate and the concurrency that are
-// configured stay, and so does a pause, which Resume ends. Calls in flight teach the gate nothing
-// of the time before. A gate with [Adaptive].Peers may learn it again from the others.
+// Forget discards all that the gate has learned from throttled calls. Use it if you know that
+// the server has changed, or that an incident has ended: estimates also expire, but not
+// immediately. The configured rate and concurrency stay, as does a pause, which Resume ends.
+// The gate learns nothing more from calls in flight. One with Adaptive.Peers may learn the
+// estimate again from its peers.
 func (g *Gate) Forget() {
 	g.queue.Change(func(now time.Duration) {
 		g.memory.forget(g.sofar(now))

@@ -15,9 +15,9 @@ import (
 	"github.com/sluice-go/sluice/limits"
 )
 
-// An RetryLoop is the loop of [RetryValue] for callers that must write it themselves,
-// because the permit outlives the function that got it: a response that is still being
-// read is still in flight. Most programs need only RetryValue.
+// A RetryLoop is the loop of [RetryValue] for callers whose permit outlives the function that
+// got it: a response that is still being read is still in flight. Most programs need only
+// [RetryValue].
 //
 //	a := sluice.NewRetryLoop(gate, policy)
 //	for {
@@ -77,11 +77,11 @@ func NewRetryLoop(gate *Gate, policy RetryPolicy) RetryLoop {
 
 func (a *RetryLoop) mustBeMade() { errs.Made(a.gate != nil, "sluice.RetryLoop", "sluice.NewRetryLoop") }
 
-// Next waits for the backoff, if there is one, and then until the gate lets an attempt of
-// cost n leave, and returns its permit, which must be released. n = 0 takes nothing and
-// does not wait for the gate. If the gate refuses the first attempt, Next returns the
-// error of the gate; later, a [*RetryError] that matches it. After [RetryLoop.Label] it may also
-// return [ErrTurnedAway]. It panics if n < 0.
+// Next waits for the backoff, if there is one, and then until the gate admits an attempt of
+// cost n, and returns its permit, which must be released. n = 0 takes nothing and does not wait
+// for the gate. If the gate rejects the first attempt, Next returns the error of the gate;
+// later, a [*RetryError] that matches it. After [RetryLoop.Label] it may also return
+// [ErrTurnedAway]. It panics if n < 0.
 func (a *RetryLoop) Next(ctx context.Context, n int64) (*Permit, error) {
 	p := new(Permit)
 	if err := a.NextIn(ctx, n, p); err != nil {
@@ -90,10 +90,9 @@ func (a *RetryLoop) Next(ctx context.Context, n int64) (*Permit, error) {
 	return p, nil
 }
 
-// NextIn is Next, but makes p the permit instead of allocating one: p can be a field of a
-// struct that the caller allocates anyway. p must be a zero Permit, another one for each
-// attempt, and must not be copied afterwards. After an error it stays zero, and Release does
-// nothing.
+// NextIn is Next, but makes p the permit instead of allocating one. p must be a zero Permit,
+// another one for each attempt, and must not be copied afterwards. After an error it stays
+// zero, and Release does nothing.
 func (a *RetryLoop) NextIn(ctx context.Context, n int64, p *Permit) error {
 	a.mustBeMade()
 	wait := a.wait
@@ -191,12 +190,10 @@ func (a *RetryLoop) tooLate(d time.Duration) error {
 }
 
 // Done decides whether to retry an attempt that ended with err, nil for a success. It returns
-// true if Next is to be called; the retry is then paid from the budget. Otherwise the call
-// is over, and Done returns nil or the error to return: a [*RetryError], or err itself if
-// that is permanent and was the first attempt. A success refills the retry budget of the
-// gate; an error that is marked with [ThrottledFor] or [ThrottledUntil] pauses the gate. Done does
-// not wait. Call it before the permit is released: otherwise the next caller may start
-// before the pause.
+// true if Next is to be called; the retry is then paid from the budget. Otherwise the call has
+// ended, and Done returns nil or the error to return: a [*RetryError], or err itself if that is
+// permanent and was the first attempt. Done does not wait. Call it before the permit is
+// released: otherwise the next caller may start before the pause.
 func (a *RetryLoop) Done(ctx context.Context, err error) (again bool, final error) {
 	a.mustBeMade()
 	if err == nil {
@@ -311,9 +308,9 @@ func (a *RetryLoop) Try(ctx context.Context, permit *Permit, f func(ctx context.
 }
 
 // ChargeRetry records that the call is already a retry by an outer loop, such as that of an
-// SDK, and charges the retry budget. If the budget is empty, the call goes ahead, because
-// the other loop decided on it, but the gate slows down as after a retry that was
-// refused. ChargeRetry must be called before the first Next.
+// SDK, and charges the retry budget. If the budget is empty, the call proceeds, but the gate
+// slows down as after a retry that was not paid. ChargeRetry must be called before the first
+// Next.
 func (a *RetryLoop) ChargeRetry() {
 	a.mustBeMade()
 	a.charged = true

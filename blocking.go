@@ -19,10 +19,9 @@ type Queue struct {
 // them, with verbs like those of Guava's RateLimiter. Only the first caller consults
 // the limiter. It does so again after the wait that the limiter returned.
 //
-// Calls that take from limiter directly bypass the queue. If limiter may allow a call
-// earlier than it said, because units were returned or its numbers changed, the first
-// caller consults it again immediately if limiter is a [limits.Notifier], as those of leaky and
-// window are.
+// Calls that take from limiter directly bypass the queue. If limiter is a [limits.Notifier], as
+// those of leaky and window are, the first caller consults it again as soon as it may allow a
+// call earlier than it said.
 //
 // A Queue is safe for use by multiple goroutines. A Queue made in a testing/synctest
 // bubble belongs to that bubble. NewQueue panics if limiter is nil.
@@ -50,10 +49,10 @@ func (q *Queue) Acquire(ctx context.Context, n int64) error {
 	return q.acquire(ctx, n, queue.Forever)
 }
 
-// AcquireWithin is Acquire, but waits no longer than longest. As soon as the limiter says
-// that the wait is longer, also if it says so to the first caller, behind which this one waits,
-// it returns a [*limits.WaitError]. If the caller has not become the first by then, it returns
-// [limits.ErrTimeout]. longest ≤ 0 does not wait.
+// AcquireWithin is Acquire, but waits no longer than longest. As soon as the limiter says that
+// the wait is longer, to this caller or to the first one, it returns a [*limits.WaitError]. If
+// the caller has not become the first by then, it returns [limits.ErrTimeout]. longest ≤ 0 does
+// not wait.
 func (q *Queue) AcquireWithin(ctx context.Context, n int64, longest time.Duration) error {
 	return q.acquire(ctx, n, longest)
 }

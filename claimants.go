@@ -7,15 +7,16 @@ import (
 	"github.com/sluice-go/sluice/limits"
 )
 
-// A Claimant is on whose behalf calls are made: a tenant, a user, a class of calls such as a batch. The
-// claimants of a gate take turns by their weights, see Config.Weight. The zero Claimant is one of weight 1,
-// for all calls that name none.
+// A Claimant is on whose behalf calls are made: a tenant, a user, a batch. The claimants of a
+// gate take turns by their weights, see Config.Weight. The zero Claimant has weight 1 and is
+// for calls that name none.
 type Claimant struct {
 	Name   string // such as the id of a tenant
 	Weight int64  // its share of the gate's limits, or of those of its class; 0 means 1
 
-	// Class, if set, is the class of the call, such as "batch". Classes take turns with each other, and with
-	// claimants without a class, by their ClassWeight; the claimants of one class divide its share.
+	// Class, if set, is the class of the call, such as "batch". Classes and claimants without a
+	// class take turns by their ClassWeight and Weight; the claimants of one class divide its
+	// share.
 	Class       string
 	ClassWeight int64 // 0 means 1
 }
@@ -23,15 +24,15 @@ type Claimant struct {
 // mostIdleClaimants is the number of claimants from which on those without a call are dropped soon.
 const mostIdleClaimants = 1000
 
-// For calls f with the gate of a claimant of g, which it makes if there is none. That has g as its
-// Parent, or the gate of its class, and no separate limit. Answers to its calls change g: a
-// throttled call pauses g, which adapts to it, unless only calls of this claimant are throttled, as
-// with [Adaptive].Children. Claimants with other weights are others.
+// For calls f with the gate of a claimant of g, which it makes if there is none. Its Parent is
+// g, or the gate of its class, and it has no separate limit. A throttled call pauses g, which
+// adapts to it, unless only calls of this claimant are throttled, as with Adaptive.Children.
+// The same name with another weight is another claimant.
 //
-// Acquire calls of the gate in f; permits may be released later. The gate of a claimant is dropped after
-// 5 min without a call, or earlier if there are 1,000. MaxWaiting of g holds for each. An Observer of g
-// hears of its calls when they get to g. For returns the error of f, or one
-// if a weight is negative or g has a Semaphore.
+// Acquire calls of the gate in f; permits may be released later. The gate is dropped after 5
+// min without a call, or earlier if there are 1,000. MaxWaiting of g applies to each. An
+// Observer of g sees calls when they reach g. For returns the error of f, or one if a weight is
+// negative or g has a Semaphore.
 func (g *Gate) For(who Claimant, f func(gate *Gate) error) error {
 	k := g.claimants.Load()
 	if k == nil {

@@ -13,8 +13,8 @@ import (
 	"github.com/sluice-go/sluice/limits"
 )
 
-// Config configures a [Gate]. Every field is optional: the gate of the zero Config
-// grants every call and can be paused.
+// Config configures a [Gate]. Every field is optional: the gate of the zero Config admits every
+// call and can be paused.
 type Config struct {
 	// Name is the name of the gate in errors, Stats and Events.
 	Name string
@@ -25,7 +25,7 @@ type Config struct {
 	// ConcurrencyUnit is the unit of Concurrency. Empty means Calls.
 	ConcurrencyUnit Unit
 
-	// Rate is how often calls may start, evenly spaced, and how many may leave
+	// Rate is how often calls may start, evenly spaced; its Burst is how many may start
 	// together after the gate was idle. The zero Rate means no limit.
 	Rate Rate
 
@@ -44,54 +44,49 @@ type Config struct {
 	// limits.ErrQueueFull. 0 means no bound.
 	MaxWaiting int
 
-	// Limits are further limits. A call takes from all of them or from none.
-	// Limits over a network (limits.Remote) come last, as many as possible in
-	// one step. If a limit is a limits.Notifier, as those of leaky and window
-	// are, units returned from outside the gate reach the first caller at
-	// once. Otherwise the gate consults the limit again after the wait that it
+	// Limits are further limits. A call takes from all of them or from none. Those over a
+	// network (limits.Remote) are consulted last, as many as possible in one step. If a limit
+	// is a limits.Notifier, as those of leaky and window are, units returned from outside the
+	// gate reach the first caller immediately, otherwise after the wait that the limit
 	// returned.
 	Limits []Limit
 
-	// Semaphore is a cap on calls in flight that is shared with others. Taking
-	// from it may need a round trip, so a call takes its permits before it
-	// queues in the gate, and holds them while it waits there.
+	// Semaphore is a cap on calls in flight that is shared with others. A call takes its
+	// permits before it queues in the gate, because that may need a round trip, and holds them
+	// while it waits.
 	Semaphore limits.Semaphore
 
-	// Parent is a gate that the calls must pass, too, such as one for all
-	// hosts together. A call is granted by this gate and by the parent (and
-	// its parent) at one instant, or takes nothing from either. The parent
-	// cannot have a Semaphore. If the parent is the gate of a Keyed, make this
-	// gate within Keyed.Use or that Keyed's newGate. The Keyed then keeps the
-	// parent until this gate is closed, forgotten by a Keyed, or garbage.
+	// Parent is a gate that the calls must pass as well, such as one for all hosts together.
+	// This gate and its parents admit a call at the same time, or it takes nothing from any.
+	// The parent cannot have a Semaphore. If the parent is the gate of a Keyed, make this gate
+	// within Keyed.Use or that Keyed's newGate. The Keyed then keeps the parent until this gate
+	// is closed, evicted, or garbage.
 	Parent *Gate
 
-	// Weight is the share of the Parent's limits that this gate gets while other children wait,
-	// too, in proportion to their weights: under a parent of 60/s, one of Weight 2 and one of 1 get
-	// 40/s and 20/s. 0 means 1. The others get the share that one child does not use, and a child
-	// that has not used its share goes first: a few calls of users wait for at most one call of
-	// each other child, however many calls of a batch wait in those. If a limit of the parent
-	// counts cost, a share is of the cost of calls, otherwise of their number. Calls of the parent
-	// itself have no share: they wait in line among the first calls of its children, in the order
-	// in which they come.
+	// Weight is the share of the Parent's limits that this gate gets while other children also
+	// wait: under a parent of 60/s, children of Weight 2 and 1 get 40/s and 20/s. 0 means 1.
+	// The others get the share that a child does not use. A child that has not used its share
+	// goes first: its calls wait for at most one call of each other child, however many wait
+	// there. If a limit of the parent counts cost, shares are of the cost of calls, otherwise
+	// of their number. Calls of the parent itself wait in line among the first calls of its
+	// children.
 	Weight int64
 
-	// Adaptive is how the gate finds a limit that is not configured. The zero Adaptive
-	// is on: it changes nothing before the server refuses calls.
+	// Adaptive is how the gate finds a limit that is not configured. The zero Adaptive is on:
+	// it changes nothing before the server throttles calls.
 	Adaptive Adaptive
 
-	// IsThrottle, if set, reports whether an error of a call means that the server refused
-	// it because of too many calls, and how long it asks to wait, 0 if it does not say.
-	// It is for errors that are not marked with ThrottledFor or ThrottledUntil: a function need
-	// not mark its errors then.
+	// IsThrottle, if set, reports whether an error of a call means that the server throttled
+	// it, and the wait that it requests, 0 if none. It is for errors that are not marked with
+	// ThrottledFor or ThrottledUntil.
 	IsThrottle func(err error) (throttled bool, wait time.Duration)
 
 	// Observer, if set, is called with each event of the gate.
 	Observer Observer
 
-	// RetryBudget is the most tokens that the retry budget holds. 0 means 100. If
-	// it is negative, retries are free. A retry costs 5, after a timeout 10; with
-	// fewer left there are no retries. Each 30 s in which no call fails put back
-	// a twentieth, so an empty budget is full after 10 min.
+	// RetryBudget is the most tokens that the retry budget holds. 0 means 100. If it is
+	// negative, retries are free. With fewer tokens left than a retry takes there are no
+	// retries: see RetryValue. Without failures an empty budget is full after 10 min.
 	RetryBudget int
 }
 

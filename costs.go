@@ -9,12 +9,12 @@ import (
 	"github.com/sluice-go/sluice/limits"
 )
 
-// A Rate is how many calls, or how many units of cost, may leave per period.
+// A Rate is how many calls, or units of cost, may start per period.
 type Rate = limits.Rate
 
 // PerSecond returns the rate of count per second, evenly spaced: PerSecond(10) is one call
-// every 100 ms. It has no burst; set the field Burst for one. [New] rejects a count that is
-// not positive, as it rejects any impossible rate.
+// every 100 ms. It has no burst; set the field Burst for one. [New] rejects a count that is not
+// positive.
 func PerSecond(count int64) Rate { return limits.PerSecond(count) }
 
 // Every returns the rate of one per interval: Every(100*time.Millisecond) is 10 per second.
@@ -60,17 +60,17 @@ func (u Unit) check(field string) error {
 //
 //	sluice.Costs{"tokens": 1200, "input": 200, "output": 1000}
 //
-// Each amount is taken from the limits of a gate, and of its parents, that have that Unit.
-// A unit that is missing is an amount of 0: the call takes nothing from such a limit and
-// does not wait for it. No amount may be negative.
+// Each amount is taken from the limits of a gate, and of its parents, that have that Unit. A
+// missing unit is an amount of 0: the call does not wait for such a limit. No amount may be
+// negative.
 type Costs map[Unit]int64
 
 type costsKey struct{}
 
-// WithCosts returns a context for calls with costs, in place of those of ctx. Limits with
-// the Unit Calls or Cost take no notice: they count the n of the call. So do calls with
-// n = 0, which take nothing, and TryAcquire, which has no context. costs must not be
-// changed afterwards. It panics if an amount is negative.
+// WithCosts returns a context for calls with costs, in place of those of ctx. Limits with the
+// Unit Calls or Cost ignore them and count the n of the call. Calls with n = 0 take nothing,
+// and TryAcquire has no context. costs must not be changed afterwards. It panics if an amount
+// is negative.
 func WithCosts(ctx context.Context, costs Costs) context.Context {
 	costs.mustNotBeNegative()
 	return context.WithValue(ctx, costsKey{}, costs)

@@ -45,7 +45,7 @@ func (c *counters) rejections() Rejections {
 	}
 }
 
-// Rejections counts the calls that a gate refused, by reason. [Rejections.All] names the
+// Rejections counts the calls that a gate rejected, by reason. [Rejections.All] names the
 // reasons as Event.Reason does.
 type Rejections struct {
 	Busy      uint64 // "busy": TryAcquire when the call would have had to wait

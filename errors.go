@@ -22,9 +22,8 @@ var (
 	// ErrAttempts: RetryPolicy.Attempts are used up.
 	ErrAttempts = errors.New("no attempts left")
 
-	// ErrElapsed: the next attempt would come after RetryPolicy.MaxElapsed. If it would
-	// be in time but for a wait that RetryPolicy.MaxServerWait allows, the message names
-	// both settings.
+	// ErrElapsed: the next attempt would come after RetryPolicy.MaxElapsed. If only a wait that
+	// RetryPolicy.MaxServerWait allows makes it late, the message names both settings.
 	ErrElapsed = errors.New("no time left for another attempt")
 
 	// ErrServerWait: the server asked for a longer wait than
@@ -35,9 +34,8 @@ var (
 	ErrBudget = errors.New("the retry budget is empty")
 )
 
-// A RetryError is the error of [RetryValue] when it gives up: the error of the last
-// attempt, and why there is no other. It matches both. A permanent error of the first
-// attempt is returned as it is, without a RetryError.
+// A RetryError is the error of [RetryValue] when it gives up: the error of the last attempt,
+// and why there is no other. It matches both.
 type RetryError struct {
 	// Gate is the name of the gate.
 	Gate string
@@ -45,9 +43,9 @@ type RetryError struct {
 	// Last is the error of the last attempt, nil if none was made.
 	Last error
 
-	// Why there is no other attempt: ErrPermanent, ErrAttempts, ErrElapsed,
-	// ErrServerWait, ErrBudget, the error of the context, or the error with
-	// which the gate refused, such as a *limits.WaitError.
+	// Why there is no other attempt: ErrPermanent, ErrAttempts, ErrElapsed, ErrServerWait,
+	// ErrBudget, the error of the context, or the error of the gate, such as a
+	// *limits.WaitError.
 	Why error
 
 	// Attempts is how many attempts were made.
@@ -56,8 +54,8 @@ type RetryError struct {
 	// Elapsed is how long it took from the start of the first attempt.
 	Elapsed time.Duration
 
-	// RetryAt is when it is worth coming back: the time that the server set, or
-	// when the next attempt would have come. Zero if that is unknown.
+	// RetryAt is when to retry: the time that the server set, or when the next attempt would
+	// have come. Zero if that is unknown.
 	RetryAt time.Time
 }
 
@@ -127,10 +125,10 @@ func (e *elapsedError) Error() string {
 
 func (e *elapsedError) Unwrap() error { return ErrElapsed }
 
-// ThrottledFor marks err as a throttle, the response of a server that asks for a wait of d
-// before the next call, such as the status 429 with a Retry-After. The error keeps its
-// message. The wait is at least 1 ms. d ≤ 0 means that the server set no time.
-// ThrottledFor(nil, d) is nil.
+// ThrottledFor marks err as a throttle, the response of a server that requests a wait of d
+// before the next call, such as the status 429 with a Retry-After. The error keeps its message.
+// The wait is at least 1 ms. d ≤ 0 means that the server set no time. ThrottledFor(nil, d) is
+// nil.
 func ThrottledFor(err error, d time.Duration) error {
 	if err == nil {
 		return nil
@@ -151,10 +149,10 @@ func ThrottledUntil(err error, t time.Time) error {
 	return &throttledError{error: err, at: t}
 }
 
-// ThrottledBy marks err, which should also be marked with [ThrottledFor] or [ThrottledUntil], with the
-// unit whose limit has refused the call, if the answer says so: a gate with [Adaptive] whose
-// calls take of several units then need not guess. Calls and Cost are units, too.
-// ThrottledBy(nil, unit) is nil.
+// ThrottledBy marks err, which should also be marked with [ThrottledFor] or [ThrottledUntil],
+// with the unit whose limit has rejected the call. A gate with [Adaptive] whose calls take
+// several units then need not guess. Calls and Cost are units as well. ThrottledBy(nil, unit)
+// is nil.
 func ThrottledBy(err error, unit Unit) error {
 	if err == nil {
 		return nil
@@ -177,16 +175,15 @@ func exhausted(err error) Unit {
 	return ""
 }
 
-// MaybeThrottled marks err as an answer that may mean that there were too many calls, and may
-// mean something else: the status 503 without a time, a 403, an error without a code. The gate
-// decides by evidence. If such answers come in bursts while other calls are granted, it takes
-// them for refusals, as if err were marked with [ThrottledFor] and no time; otherwise err counts as
-// it would without this mark. If the share of such answers does not fall although calls are made
-// less often, it was wrong, and does not believe them for five minutes or longer.
+// MaybeThrottled marks err as an answer that may or may not mean too many calls, such as the
+// status 503 without a time, a 403, or an error without a code. The gate decides by evidence:
+// if such answers come in bursts while other calls are accepted, it treats them like errors
+// marked with [Throttled], otherwise as if they had no mark. If their share does not fall
+// although fewer calls are made, it treats them as ordinary errors for at least five minutes.
 //
-// MaybeThrottled(Permanent(err)) is retried only if it is a refusal, Permanent(MaybeThrottled(err))
-// never. A mark with ThrottledFor or ThrottledUntil beside it is clear, and counts alone.
-// MaybeThrottled(nil) is nil.
+// MaybeThrottled(Permanent(err)) is retried only if it is treated as throttled,
+// Permanent(MaybeThrottled(err)) never. An additional mark with ThrottledFor or ThrottledUntil
+// takes precedence. MaybeThrottled(nil) is nil.
 func MaybeThrottled(err error) error {
 	if err == nil {
 		return nil
@@ -206,15 +203,13 @@ type throttledError struct {
 
 func (e *throttledError) Unwrap() error { return e.error }
 
-// RetryAt marks err as a failure after which this call must not be tried again before
-// t, such as the status 502 with a Retry-After. Unlike [ThrottledUntil] it does not pause the
-// gate: the server failed one call and did not say that there are too many. Otherwise it
-// is an ordinary failure, which uses up an attempt and is paid for from the retry budget.
-// The next attempt comes at t or after the backoff, whichever is later; no permit is held
-// meanwhile. RetryPolicy.MaxServerWait, RetryPolicy.MaxElapsed and the deadline of the
-// context bound the wait. A t that has passed changes nothing. If err is also marked with
-// [ThrottledFor] or [ThrottledUntil] and a time to come, only that time counts. RetryAt(nil, t)
-// is nil.
+// RetryAt marks err as a failure after which this call must not be tried again before t, such
+// as the status 502 with a Retry-After. Unlike [ThrottledUntil] it does not pause the gate. It
+// is an ordinary failure, which uses up an attempt and is paid from the retry budget. The next
+// attempt comes at t or after the backoff, whichever is later; no permit is held until then.
+// RetryPolicy.MaxServerWait, RetryPolicy.MaxElapsed and the deadline of the context limit the
+// wait. A t that has passed changes nothing. If err is also marked with [ThrottledFor] or
+// [ThrottledUntil] and a future time, only that time counts. RetryAt(nil, t) is nil.
 func RetryAt(err error, t time.Time) error {
 	if err == nil {
 		return nil
@@ -303,9 +298,9 @@ func (e *throttledError) wait() time.Duration {
 	return time.Until(e.at)
 }
 
-// ErrTurnedAway is the error of [RetryLoop.Next] after [Gate.TurnAway]. The call has taken nothing and
-// is not over: it goes on with [RetryLoop.Move] to another gate, or the same, and Next. Until its
-// next permit it keeps its place among those that were turned away.
+// ErrTurnedAway is the error of [RetryLoop.Next] after [Gate.TurnAway]. The call has taken
+// nothing. It continues with [RetryLoop.Move], to another gate or the same, and Next, and keeps
+// its place among the calls that were turned away.
 var ErrTurnedAway = errors.New("sluice: turned away, to go on through another gate")
 
 // A pausedError ends the wait of a call in a gate that is paused for longer than

@@ -11,41 +11,38 @@ import (
 	"github.com/sluice-go/sluice/limits"
 )
 
-// An Estimate says how long some calls will take if nothing changes. Its times leave out
-// the spacing that a gate keeps after its retry budget was empty, Stats.Spacing, and a
-// slow start, because responses shorten them. If one of them, staying as it is, would hold
-// the calls up for longer than all else, LimitedBy is [limits.ByRetryBudget] or
-// [limits.BySlowStart]. A gate that learns counts with what it has learned so far: its present
-// pace, windows and calls in flight.
+// An Estimate says how long some calls will take if nothing changes. Its times ignore
+// Stats.Spacing and a slow start, because responses shorten them. If one of these would delay
+// the calls for longer than all else, LimitedBy is [limits.ByRetryBudget] or
+// [limits.BySlowStart]. A gate that learns assumes the pace, windows and calls in flight of its
+// current estimate.
 type Estimate struct {
 	// First and Last are how long it takes from now until the first and the last
 	// of the calls start. They are [limits.Never] if a call costs more than a limit allows.
 	First, Last time.Duration
 
-	// Total is how long it takes until the last of them is done: Last and the time
-	// that a call takes.
+	// Total is Last and the time that a call takes.
 	Total time.Duration
 
-	// LimitedBy is the limit that by itself would hold up the last of them for longest. If nothing
-	// else limits them, it is the value of the field Unknown.
+	// LimitedBy is the limit that alone would delay the last of them for longest, or Unknown if
+	// nothing else limits them.
 	LimitedBy limits.Cause
 
-	// Unknown is a limit that may hold them up, too, and cannot be forecast: one of
-	// Config.Limits that is not a [limits.Forecaster] or whose Unit has no known amounts,
-	// Config.Semaphore, a slow start, or a learned limit while the gate searches for it or the server
-	// throttles all calls. The times are then the shortest possible, or, with a learned limit, those
-	// of its present pace. It is empty if there is no such limit.
+	// Unknown is a limit that may also delay them and cannot be forecast: one of Config.Limits
+	// that is not a [limits.Forecaster] or whose Unit has no known amounts, Config.Semaphore, a
+	// slow start, or a learned limit while the gate searches for it or the server throttles all
+	// calls. The times are then the shortest possible, or follow from the current pace of a
+	// learned limit. Empty if there is none.
 	Unknown limits.Cause
 }
 
-// Estimate returns how long n more calls will take, behind those that wait already, and
-// the cause: "50,000 calls take 2 h 47 min, limited by the rate", before the first is made. It
-// imagines that each call starts as soon as the rate, the concurrency, pauses and Config.Limits of
-// the gate and its parents allow it, and changes none of them. The calls cost 1 and take as long as
-// those done so far, unless each says otherwise; before the first is done, concurrency counts as no
-// limit. Calls that others make meanwhile are left out, and so are retries. What cannot be forecast
-// is named by Estimate.Unknown. A forecast of many windows is extrapolated, so that Estimate takes
-// some milliseconds at most.
+// Estimate returns how long n more calls will take, behind those that wait already, and the
+// cause: "50,000 calls take 2 h 47 min, limited by the rate". It assumes that each call starts
+// as soon as the rate, the concurrency, pauses and Config.Limits of the gate and its parents
+// allow it, and changes none of them. The calls cost 1 and take as long as those done so far,
+// unless each says otherwise; before the first is done, concurrency counts as no limit. Retries
+// and later calls of others are not included. Estimate.Unknown names a limit that cannot be
+// forecast. Many windows are extrapolated, so Estimate takes a few milliseconds at most.
 //
 // Estimate panics if n < 0, or a cost or the Duration is negative; for 0 it returns the zero
 // Estimate.

@@ -14,10 +14,10 @@ import (
 	"github.com/sluice-go/sluice/limits"
 )
 
-// A Gate decides when a call may start: when there is room in flight, its turn at
-// the rate has come, every further limit has enough left, and the gate is not
-// paused. It takes all of that at one instant, or nothing: a call that waits, is
-// refused or is canceled takes nothing from any limit.
+// A Gate decides when a call may start: when there is room in flight, its turn at the rate has
+// come, every further limit has enough left, and the gate is not paused. It takes all of that
+// at the same time, or nothing: a call that waits, is rejected or is canceled takes nothing
+// from any limit.
 //
 //	gate, err := sluice.New(sluice.Config{
 //		Name:        "github",
@@ -31,8 +31,8 @@ import (
 //
 // Most programs need only [Gate.Do], or [RetryValue] to retry failures.
 //
-// Calls leave in the order in which they came, whatever their cost. Changes of the
-// rate and the concurrency, and pauses, reach waiting callers at the same time.
+// Calls start in the order in which they came, whatever their cost. Changes of the rate and the
+// concurrency, and pauses, reach waiting callers immediately.
 //
 // A Gate is safe for use by multiple goroutines, must be made by [New] and must not
 // be copied. Without [Adaptive].Peers it starts no goroutine and need not be closed. A
@@ -106,20 +106,19 @@ type held struct {
 // before, and returns its permit, which must be released when the call is done.
 // Without an n the cost is 1; n = 0 takes nothing and is admitted immediately.
 //
-// If ctx is done, it returns ctx.Err(). If the call cannot start before the deadline
-// of ctx, it returns a [*limits.WaitError], immediately or as soon as that is known: a change may
-// make it so, or the first caller learns it, which alone asks further limits and the parent. It
-// returns [limits.ErrTooLarge], [limits.ErrQueueFull] or [limits.ErrClosed], or the
-// error of a limit or of Config.Semaphore that could not decide. After an error nothing
-// is taken from any limit. It panics if n < 0, and with more than one n.
+// If ctx is done, it returns ctx.Err(). If the call cannot start before the deadline of ctx, it
+// returns a [*limits.WaitError], immediately or as soon as that is known: after a change, or
+// when the first caller, which alone consults further limits and the parent, finds out. It
+// returns [limits.ErrTooLarge], [limits.ErrQueueFull] or [limits.ErrClosed], or the error of a
+// limit or of Config.Semaphore that could not decide. After an error nothing is taken from any
+// limit. It panics if n < 0, and with more than one n.
 func (g *Gate) Acquire(ctx context.Context, n ...int64) (*Permit, error) {
 	return g.acquire(ctx, queue.Request{N: oneUnless(n), Max: queue.Forever})
 }
 
-// AcquireWithin is Acquire, but waits no longer than longest. If it is known that the
-// call cannot start by then, it returns immediately, with a [*limits.WaitError] that says how
-// long it would have to wait at least; otherwise, when the time is over,
-// [limits.ErrTimeout]. longest ≤ 0 does not block.
+// AcquireWithin is Acquire, but waits no longer than longest. If it is known that the call
+// cannot start by then, it returns a [*limits.WaitError] with the least wait immediately;
+// otherwise, after longest, [limits.ErrTimeout]. longest ≤ 0 does not block.
 func (g *Gate) AcquireWithin(ctx context.Context, n int64, longest time.Duration) (*Permit, error) {
 	return g.acquire(ctx, queue.Request{N: n, Max: longest})
 }
@@ -166,9 +165,9 @@ func (g *Gate) try(n int64, ask queue.AskFunc) (left queue.Grant, ok bool) {
 	return g.queue.Try(queue.Request{N: n, Ask: ask})
 }
 
-// Wait blocks until a call of cost 1 may leave, and counts it as over at once. It is
-// for callers that need only the pace: Concurrency does not bound calls that are made
-// after Wait has returned. Its errors are those of Acquire.
+// Wait blocks until a call of cost 1 may start, and treats it as ended immediately. It is for
+// callers that need only the pace: Concurrency does not bound calls that are made after Wait
+// has returned. Its errors are those of Acquire.
 func (g *Gate) Wait(ctx context.Context) error {
 	if g.plain && ctx.Err() == nil {
 		if now, v := g.admitUnlocked(); v == schedule.Leave {
@@ -190,15 +189,14 @@ func (g *Gate) Wait(ctx context.Context) error {
 	return nil
 }
 
-// Do calls f when a call of cost 1 may leave, as soon as Acquire returns, and
-// releases the permit when f returns. It returns the error of Acquire or of f, and
-// does not retry.
+// Do calls f when a call of cost 1 may start, and releases the permit when f returns. It
+// returns the error of Acquire or of f, and does not retry.
 //
-// If f returns nil, the call counts as a success for the retry budget; if the error is
-// marked with [Permanent], as a definite answer: see [RetryValue]. If it is marked
-// with [ThrottledFor] or [ThrottledUntil], the gate is paused, as if by PauseUntil, before any
-// other call starts. If f panics, Do releases the permit and the panic propagates; the call
-// counts neither as a success nor as a failure.
+// If f returns nil, the call counts as a success for the retry budget; if the error is marked
+// with [Permanent], as a definite answer: see [RetryValue]. If it is marked with [ThrottledFor]
+// or [ThrottledUntil], the gate is paused before any other call starts. If f panics, Do
+// releases the permit and the panic propagates; the call counts neither as a success nor as a
+// failure.
 func (g *Gate) Do(ctx context.Context, f func(ctx context.Context) error) error {
 	if g.plain && ctx.Err() == nil {
 		if now, v := g.admitUnlocked(); v == schedule.Leave {
@@ -263,9 +261,9 @@ func (g *Gate) vacate() {
 // burst stays that many calls, at most the new burst; a larger burst fills from now on.
 // If New would return an error for rate, SetRate does, and changes nothing.
 //
-// Waiting callers that cannot leave before their deadline any more fail with a
-// [*limits.WaitError]. How long SetRate takes does not depend on how many callers wait, only
-// on how many of them fail. That is also true of PauseUntil and of [Permit.Settle].
+// Waiting callers that now cannot start before their deadline fail with a [*limits.WaitError].
+// The duration of SetRate, PauseUntil and [Permit.Settle] depends only on the number of callers
+// that fail, not on how many wait.
 func (g *Gate) SetRate(rate Rate) error {
 	var err error
 	g.queue.Change(func(now time.Duration) {
@@ -279,11 +277,11 @@ func (g *Gate) SetRate(rate Rate) error {
 	return nil
 }
 
-// SetConcurrency changes the most calls in flight; 0 means no limit. If more are in
-// flight they finish, and none leave until there is room. It returns an error and
-// changes nothing if limit < 0. How long it takes depends only on how many calls start or
-// fail, unless it counts cost and is lowered below the cost of a call that has waited: then
-// it may look at each that waits.
+// SetConcurrency changes the most calls in flight; 0 means no limit. If more are in flight they
+// finish, and none start until there is room. It returns an error and changes nothing if limit
+// < 0. Its duration depends only on the number of calls that start or fail, unless it counts
+// cost and falls below the cost of a call that has waited: then it may look at each waiting
+// call.
 func (g *Gate) SetConcurrency(limit int64) error {
 	if limit < 0 {
 		return fmt.Errorf("sluice: negative concurrency %d", limit)
@@ -296,13 +294,12 @@ func (g *Gate) SetConcurrency(limit int64) error {
 	return nil
 }
 
-// PauseUntil lets no call start before t, waiting callers included. Then they leave
-// in order, one interval apart, the first of them at t. Without a rate, one call
-// leaves at t; then each response lets two more calls start, so the number doubles with
-// each round trip (slow start). Callers that cannot leave before their deadline now fail
-// with a [*limits.WaitError]. A pause never becomes shorter: a t before the end of the
-// present one changes nothing. why is shown in Stats. t is converted to monotonic time at
-// the call: setting the clock later does not move the end.
+// PauseUntil lets no call start before t, waiting callers included. Then calls start in order,
+// one interval apart, the first at t. Without a rate, one call starts at t; then each response
+// lets two more start, so the number doubles with each round trip (slow start). Callers that
+// now cannot start before their deadline fail with a [*limits.WaitError]. A pause never becomes
+// shorter: a t before the current end changes nothing. why is shown in Stats. t is converted to
+// monotonic time: setting the clock later does not move the end.
 func (g *Gate) PauseUntil(t time.Time, why string) { g.pauseUntil(t, why, queue.Forever) }
 
 // pauseUntil is PauseUntil because of a call that left at since, Forever if there is none.
@@ -343,10 +340,10 @@ func (g *Gate) Resume() {
 	}
 }
 
-// Close closes the gate: waiting and later callers get [limits.ErrClosed]. Calls in flight
-// stay valid and release their permits as usual. Closing twice has no effect. A gate with
-// [Adaptive].Peers then leaves the others, for which Close does not wait: a program that ends
-// at once should call Shutdown.
+// Close closes the gate: waiting and later callers get [limits.ErrClosed]. Calls in flight stay
+// valid and release their permits as usual. Closing twice has no effect. Close does not wait
+// until a gate with Adaptive.Peers has returned its share: a program that then exits should
+// call Shutdown.
 func (g *Gate) Close() {
 	g.queue.Close(limits.ErrClosed)
 	g.end()
@@ -356,10 +353,9 @@ func (g *Gate) Close() {
 	g.checkDrained()
 }
 
-// Shutdown closes the gate and blocks until nothing is in flight. If ctx is done
-// first, it returns ctx.Err(), and the gate stays closed. With [Adaptive].Peers it also waits
-// until the gate has left the others, for at most a second, or until ctx is done; whether that
-// worked does not matter to the result.
+// Shutdown closes the gate and blocks until nothing is in flight. If ctx is done first, it
+// returns ctx.Err(), and the gate stays closed. With Adaptive.Peers it also waits, for at most
+// a second, until the share is returned; whether that worked does not affect the result.
 func (g *Gate) Shutdown(ctx context.Context) error {
 	g.Close()
 	select {

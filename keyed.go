@@ -17,55 +17,51 @@ import (
 
 // KeyedConfig configures a [Keyed]. Every field is optional.
 type KeyedConfig struct {
-	// Idle is how long a gate must have been unused before it is forgotten. 0 means
-	// 5 min, negative at once.
+	// Idle is how long a gate must have been unused before it is evicted. 0 means 5 min,
+	// negative immediately.
 	Idle time.Duration
 
 	// MaxKeys is the most gates there may be. Calls for further keys fail with
 	// limits.ErrTooManyKeys until a gate can be forgotten, or Evict drops one. 0 means 2²⁹.
 	MaxKeys int
 
-	// Forget, if set, is called before a gate is evicted because a new gate would
-	// behave the same. It keeps the gate by returning false. A program that stores
-	// something for each gate can drop it when Forget returns true: the gate is not
-	// used again. Forget is called with the Keyed locked and must not use it.
+	// Forget, if set, is called before a gate is evicted because a new gate would behave the
+	// same. It keeps the gate by returning false; after true the gate is not used again. Forget
+	// is called with the Keyed locked and must not use it.
 	Forget func(gate *Gate) bool
 
-	// Evict, if set, makes room for a further key when there are EvictAt gates and
-	// none can be forgotten: it is called with a gate that is not in use, and drops
-	// it by returning true. Paused gates come first, then those that were unused for
-	// longest. The state of the gate is lost: its pause, so that the next call for
-	// its key may leave too early and be throttled, and its retry budget. owes reports
-	// that the gate is not paused and that dropping it might let more calls start than
-	// you configured, because it has debt or a limit whose state would be lost. A gate
-	// that is kept may be offered again immediately. Forget is not called. Evict is called
-	// with the Keyed locked and must not use it.
+	// Evict, if set, makes room for a further key when there are EvictAt gates and none can be
+	// evicted as above: it is called with a gate that is not in use, and drops it by returning
+	// true. Paused gates come first, then those that were unused for longest. The pause and the
+	// retry budget are lost, so the next call for the key may start too early and be throttled.
+	// owes reports that the gate is not paused and that dropping it might let more calls start
+	// than you configured, because it has debt or a limit whose state would be lost. A gate
+	// that is kept may be offered again immediately. Forget is not called. Evict is called with
+	// the Keyed locked and must not use it.
 	Evict func(gate *Gate, owes bool) bool
 
-	// EvictAt is how many gates there must be before a further key makes room: by
-	// forgetting gates that were unused for less than Idle, then by Evict. A number
-	// below MaxKeys makes it a soft limit. 0 means MaxKeys.
+	// EvictAt is the number of gates from which a further key makes room: by evicting gates
+	// that were unused for less than Idle, then by Evict. Below MaxKeys it is a soft limit. 0
+	// means MaxKeys.
 	EvictAt int
 }
 
-// A Keyed has a gate for each key, such as the host, the tenant or the route of a call.
-// Gates are made when a key is first used, and forgotten when they were not used for a
-// while. For a limit that all keys share, give the gates a Parent.
+// A Keyed has a gate for each key, such as the host, the tenant or the route of a call. Gates
+// are made when a key is first used, and evicted when they were not used for a while. For a
+// limit that all keys share, give the gates a Parent.
 //
 // A gate is evicted only if a new one would let no more calls start:
 //   - no call is in it or waits, it has no debt, and it is not paused or closed;
 //   - it is not the Parent of a gate that is still in use: see Config.Parent;
-//   - its retry budget is at least half full and does not space calls out, which is so
-//     after 10 min without failures. If there are MaxKeys gates, the budget does not
-//     count, because a new key matters more;
+//   - its retry budget is at least half full and does not space calls out, as after 10 min
+//     without failures. If there are MaxKeys gates, the budget does not matter;
 //   - none of its Config.Limits would lose state. A limiter outlives the gate if several
 //     gates share it, if it is a [limits.Remote], or if it is one key of a leaky.Keyed or
 //     window.Keyed, from their method On. Any other limiter must be as new: those of leaky
 //     and window report that; a limiter that does not report it keeps the gate.
 //
 // Changes by SetRate and SetConcurrency are lost when the gate is evicted. There is no
-// goroutine: each use of a Keyed checks two gates. A key that does not equal itself, a
-// NaN, is a new key each time.
+// goroutine: each use of a Keyed checks two gates. A NaN is a new key each time.
 //
 // A Keyed is safe for use by multiple goroutines, must be made by [NewKeyed] and must
 // not be copied.
@@ -111,10 +107,9 @@ var errAbandoned = errors.New("sluice: newGate did not return")
 // is negative or more than 2²⁹, or EvictAt is negative. It panics if newGate is nil, or
 // with more than one KeyedConfig; without one it is the zero KeyedConfig.
 //
-// newGate is called once for a key, even if several callers use a new key at once, and
-// for different keys at the same time. It may use the Keyed to give a gate the gate of
-// another key as its parent. It must not use its own key, directly or through other keys: it
-// would wait for itself, without end.
+// newGate is called once for a key, and may be called for different keys at the same time. It
+// may use the gate of another key as the parent, but never its own key, directly or through
+// other keys: that would wait forever.
 //
 //	hosts, err := sluice.NewKeyed(func(host string) (*sluice.Gate, error) {
 //		return sluice.New(sluice.Config{Name: host, Rate: sluice.Rate{Count: 1, Per: time.Second}, Parent: all})
@@ -155,10 +150,10 @@ func NewKeyed[K comparable](newGate func(key K) (*Gate, error), options ...Keyed
 // Use calls f with the gate of key and returns its error. If there is no gate, it
 // makes one. It returns the error of newGate, or [limits.ErrTooManyKeys].
 //
-// The gate is not evicted before f returns. After that, no further calls may be made
-// through it, because there may be another gate for the key. A permit may be held for
-// longer: a gate with a call in flight is not forgotten. Nor is the Parent of another
-// gate, if that was made before f returned or by the newGate that called Use.
+// The gate is not evicted before f returns. Make no further calls through it afterwards,
+// because there may be another gate for the key. A permit may be held for longer: a gate with a
+// call in flight is not evicted, and neither is the Parent of a gate that was made before f
+// returned or by the newGate that called Use.
 //
 //	err := hosts.Use(host, func(gate *sluice.Gate) error {
 //		return sluice.Retry(ctx, gate, fetch)

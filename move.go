@@ -20,10 +20,10 @@ import (
 // Label gives the call a label other than 0, by which [Gate.TurnAway] finds it while it waits.
 func (a *RetryLoop) Label(label uint32) { a.label = label }
 
-// Move makes gate the gate of the next attempts, unless it is that already. If the
-// adaptive gate stays the same, as with another claimant of it, that is all. Between Next and Ended it
-// also makes it the gate that is paused if this attempt was refused, and that learns from it, unless
-// no call has left through it yet. The one before learns nothing from it.
+// Move makes gate the gate of the next attempts, unless it is that already. Between Next and
+// Done, gate is also the one that is paused if this attempt was throttled, and that learns from
+// it, unless it has the same adaptive gate as before or no call has started through it yet. The
+// gate before learns nothing from it.
 func (a *RetryLoop) Move(gate *Gate) {
 	if gate == a.through {
 		return
@@ -61,9 +61,9 @@ func (a *RetryLoop) Retract() {
 }
 
 // TurnAway ends the waits of the calls that have a label for which which returns true: their
-// [RetryLoop.Next] returns [ErrTurnedAway]. Nothing is taken from any limit, and no call counts as
-// refused in Stats; its event is EventRejected with the reason "moved". Calls without a label stay.
-// which must return soon and must not use the gate.
+// [RetryLoop.Next] returns [ErrTurnedAway]. Nothing is taken, and Stats.Rejected does not count
+// them; their event is EventRejected with the reason "moved". Calls without a label stay. which
+// must return soon and must not use the gate.
 func (g *Gate) TurnAway(which func(label uint32) bool) {
 	g.queue.TurnAway(which)
 	if k := g.claimants.Load(); k != nil {
@@ -73,10 +73,10 @@ func (g *Gate) TurnAway(which func(label uint32) bool) {
 	}
 }
 
-// Part returns a gate for a part of the calls of g, such as those of one route: g is its Parent, so
-// they need its admission, and it adds separate limits, or none. Everything except the limits is as
-// in g: Adaptive, IsThrottle, Observer, MaxWaiting and RetryBudget. It returns an error if g has a
-// Semaphore, or for limits that [New] rejects.
+// Part returns a gate for a part of the calls of g, such as those of one route: g is its
+// Parent, and it adds separate limits, or none. Adaptive, IsThrottle, Observer, MaxWaiting and
+// RetryBudget are as in g. It returns an error if g has a Semaphore, or for limits that [New]
+// rejects.
 func (g *Gate) Part(name string, more ...Limit) (*Gate, error) {
 	g.queue.Lock()
 	budget := g.budget.capacity
@@ -91,7 +91,7 @@ func (g *Gate) Part(name string, more ...Limit) (*Gate, error) {
 	return part, err
 }
 
-// AdmittedAt returns when p was granted; the zero time if n was 0.
+// AdmittedAt returns when p was admitted; the zero time if n was 0.
 func (p *Permit) AdmittedAt() time.Time {
 	if p == nil || p.gate == nil {
 		return time.Time{}

@@ -7,10 +7,9 @@ import (
 	"github.com/sluice-go/sluice/limits"
 )
 
-// An Observer is called with each [Event] of a gate, as it happens: Config.Observer.
-// Package observe writes events to a log; observe/otel and observe/prometheus count
-// them. How many calls wait or are in flight at the moment is in [Gate.Stats], which
-// costs calls nothing.
+// An Observer is called with each [Event] of a gate, as it happens: Config.Observer. Package
+// observe writes events to a log; observe/otel and observe/prometheus count them. [Gate.Stats]
+// has the current state, which costs calls nothing.
 //
 // A call has these events, in this order:
 //
@@ -18,45 +17,42 @@ import (
 //	EventAdmitted  and, once the permit is released, EventReleased; or
 //	EventRejected
 //
-// and [RetryValue] reports EventRetried between the events of two attempts. EventPaused
-// and EventResumed come from the callers of PauseUntil and Resume, and from calls whose
-// server asked for a wait. Events of different calls may arrive out of order. Once all
-// calls have returned, there were as many events of each kind as Stats counts.
+// and EventRetried between two attempts. EventPaused and EventResumed come from the callers of
+// PauseUntil and Resume, and from calls whose server requested a wait. Events of different
+// calls may arrive out of order. Once all calls have returned, Stats and the number of events
+// agree.
 //
-// The goroutine of the call calls the observer, or with [Adaptive].Peers the one that talks to
-// the other processes, in which a panic ends the program. So it must be safe for use by multiple
-// goroutines, and should return soon. No lock is held: it may use the gate. It delays
-// only its own call, with two exceptions. A call that is first in the queue, and is held
-// up only there by one of Config.Limits, delays those behind it; and a call whose server
-// asked for a wait is still in flight during its EventPaused. If an observer panics,
-// everything is returned, and the panic propagates from the method of the gate.
+// The observer runs in the goroutine of the call, or with Adaptive.Peers in one of the gate,
+// where a panic ends the program. It must be safe for use by multiple goroutines, and should
+// return soon. No lock is held: it may use the gate. It delays only its own call, with two
+// exceptions: the first call in the queue, if one of Config.Limits delays it, delays those
+// behind it; and a call whose server requested a wait is still in flight during its
+// EventPaused. If an observer panics, everything is returned, and the panic propagates from the
+// method of the gate.
 //
-// A gate does not pass its observer on. A call of a child counts as one of the parent,
-// too: an observer of both sees it twice, under two names, the parent first. While such
-// a call waits for the parent it is in the parent's queue: only the parent reports
-// EventQueued, and each time the call joins that queue again. A wait for
-// Config.Semaphore has no EventQueued.
+// A call of a child is also one of the parent: an observer of both sees it twice, under two
+// names, the parent first. While it waits for the parent it is in the parent's queue: only the
+// parent reports EventQueued, each time the call joins that queue. A wait for Config.Semaphore
+// has no EventQueued.
 type Observer func(Event)
 
-// An Event is something that happened in a gate. Fields that the comment of its Kind
-// does not mention are zero. Later versions may add kinds and fields: ignore unknown
-// kinds, and name the fields when making an Event.
+// An Event is something that happened in a gate. Fields that the comment of its Kind does not
+// mention are zero. Later versions may add kinds and fields: ignore unknown kinds, and name the
+// fields when making an Event.
 type Event struct {
 	Kind EventKind
 	Gate string // Config.Name of the gate
 
-	// Context has the values of the context of the call, such as a trace: EventQueued,
-	// EventAdmitted, EventRejected and EventRetried. It may be done.
+	// Context has the values of the context of the call, such as a trace. It may be done.
 	// TryAcquire has context.Background.
 	Context context.Context
 
-	// N is the cost that the call was made with. EventPaused, EventResumed and
-	// EventRetried have none.
+	// N is the cost that the call was made with.
 	N int64
 
-	// Wait is how long the call waited (EventAdmitted), how long it will wait at least, as
-	// far as the rate, a pause and a limit say (EventQueued), how long the pause lasts from now
-	// (EventPaused), or how long the next attempt waits at least (EventRetried).
+	// Wait is how long the call waited (EventAdmitted), the least time that it will wait, as
+	// far as that is known (EventQueued), how long the pause lasts from now (EventPaused), or
+	// the least time that the next attempt waits (EventRetried).
 	Wait time.Duration
 
 	LimitedBy limits.Cause // the cause that delays the first of the callers that wait
@@ -79,7 +75,7 @@ const (
 	// Stats.Waits count them.
 	EventAdmitted EventKind = "admitted"
 
-	// EventRejected: a call may not leave. Fields: Context, N, Reason, and Err, which is nil if
+	// EventRejected: a call may not start. Fields: Context, N, Reason, and Err, which is nil if
 	// TryAcquire returned false. Stats.Rejected counts them.
 	EventRejected EventKind = "rejected"
 

@@ -259,11 +259,10 @@ func (p *Permit) reportReleased(held time.Duration) {
 	p.gate.report(Event{Kind: EventReleased, N: p.n, Held: held})
 }
 
-// Settle replaces the n that the call was granted with by its actual cost, in the
-// limits that count cost. If n was too much, the rest is returned; if it was too
-// little, the rest becomes debt, even beyond the limit, and is never an error. It may
-// come before or after Release. Only the first Settle of a permit counts, and if n was
-// 0 it does nothing. It panics if actual < 0.
+// Settle replaces the n of the call by its actual cost, in the limits that count cost. If n was
+// too much, the rest is returned; if it was too little, the rest becomes debt, even beyond the
+// limit, and is never an error. It may come before or after Release. Only the first Settle of a
+// permit counts, and if n was 0 it does nothing. It panics if actual < 0.
 func (p *Permit) Settle(actual int64) {
 	mustNotBeNegative(actual)
 	if p.gate == nil || !p.first(settled) {
@@ -315,8 +314,8 @@ func (p *Permit) settle(delta int64) {
 	}
 }
 
-// Lost returns a channel that is closed if the permit was lent by Config.Semaphore and
-// lost before it was released, or nil if that cannot happen.
+// Lost returns a channel that is closed if a permit of Config.Semaphore was lost before it was
+// released, or nil if that cannot happen.
 func (p *Permit) Lost() <-chan struct{} {
 	if p.extra == nil || p.extra.lease == nil {
 		return nil
@@ -342,11 +341,10 @@ func (p *Permit) watch(ctx context.Context) (context.Context, func()) {
 }
 
 // Done reports how the call of a permit of [Gate.Acquire] ended, nil for a success, as
-// if it were made by [Gate.Do]: an error that is marked with [ThrottledFor] or [ThrottledUntil]
-// pauses the gate, and a gate with [Adaptive] learns from it. It does not release the
-// permit; call it before Release, which otherwise counts the call as a success. Only the
-// first Done of a permit counts. Permits of [RetryLoop.Next] are reported to RetryLoop.Done
-// instead.
+// [Gate.Do] does: an error that is marked with [ThrottledFor] or [ThrottledUntil] pauses the
+// gate, and a gate with [Adaptive] learns from it. It does not release the permit; call it
+// before Release, which otherwise counts the call as a success. Only the first Done of a permit
+// counts. Permits of [RetryLoop.Next] are reported to RetryLoop.Done instead.
 func (p *Permit) Done(err error) {
 	if p != nil && p.gate != nil && p.first(reported) {
 		_ = p.gate.ended(err, p.since, p) // which is err
@@ -399,10 +397,9 @@ func (p *Permit) actual() Costs {
 }
 
 // SettleCosts replaces the estimated amounts of the call by the actual ones, as [Permit.Settle]
-// does for n: a surplus is returned, and a deficit becomes debt. A unit that is missing in actual
-// stays as it was. An amount of the unit Cost is passed to Settle, and one of the unit Calls is
-// ignored. It may come before or after Release. Only the first SettleCosts of a permit counts. It
-// panics if an amount is negative.
+// does for n. A unit that is missing in actual stays as it was. An amount of the unit Cost is
+// passed to Settle, and one of the unit Calls is ignored. It may come before or after Release.
+// Only the first SettleCosts of a permit counts. It panics if an amount is negative.
 func (p *Permit) SettleCosts(actual Costs) {
 	actual.mustNotBeNegative()
 	if p.gate == nil || !p.first(settledCosts) {

@@ -9,38 +9,33 @@ import (
 	"github.com/sluice-go/sluice/limits"
 )
 
-// A RetryPolicy says when [RetryValue] tries again. It is plain data: one value may serve
-// any number of calls at the same time. The zero RetryPolicy is a good one.
+// A RetryPolicy says when [RetryValue] tries again. One value may serve any number of calls at
+// the same time. The zero RetryPolicy is a good one.
 type RetryPolicy struct {
 	// Attempts is the most attempts, the first included. Attempts that the server
 	// throttled do not count, unless it throttles this call and not the others: see
 	// RetryValue. 0 means 4, negative no limit.
 	Attempts int
 
-	// Backoff computes the wait before a retry; nil means FullJitter from 500 ms
-	// to 30 s. ThrottleBackoff is used instead after a throttle, a response that means too
-	// many calls (429, 529, 503, about 403), for which the server set no time; nil
-	// means FullJitter from 1 s to 30 s. The wait is at least 1 ms.
+	// Backoff computes the wait before a retry; nil means FullJitter from 500 ms to 30 s.
+	// ThrottleBackoff is used instead after a throttled call for which the server set no time;
+	// nil means FullJitter from 1 s to 30 s. The wait is at least 1 ms.
 	Backoff, ThrottleBackoff Backoff
 
-	// MaxElapsed bounds the retries. No retry begins more than MaxElapsed after the
-	// first attempt began; the call gives up without waiting for such a retry.
-	// Waiting for the gate before the first attempt does not count. 0 means 15 min,
-	// negative no bound.
+	// MaxElapsed limits the retries. No retry begins more than MaxElapsed after the first
+	// attempt began; the call gives up without waiting for it. 0 means 15 min, negative no
+	// bound.
 	//
-	// If MaxElapsed is 0 and MaxServerWait is more than 5 min, a single wait of more
-	// than 5 min does not count, whether it is for the gate or because a server asks
-	// for it, and MaxElapsed does not bound the wait for the gate. So MaxServerWait
-	// alone is enough for a server that asks for an hour. A MaxElapsed that is set
-	// counts all waits: if it is shorter than a wait that MaxServerWait allows, the
-	// call stops with ErrElapsed and a message that names both settings.
+	// If MaxElapsed is 0 and MaxServerWait is more than 5 min, a single wait of more than 5
+	// min, for the gate or because a server requests it, does not count, and MaxElapsed does
+	// not limit the wait for the gate. So MaxServerWait alone is enough for a server that
+	// requests an hour. A MaxElapsed that is set counts all waits.
 	MaxElapsed time.Duration
 
-	// MaxServerWait is the longest wait that a server may ask for. If it asks for
-	// more, calls stop immediately with ErrServerWait and say when to come back: the call
-	// that got the response, those that wait, and those that come while the rest of the
-	// pause is longer. They also stop when the server has throttled all calls for longer
-	// than this, even if it asked for short waits. 0 means 5 min, negative no bound.
+	// MaxServerWait is the longest wait that a server may request. If it requests more, calls
+	// stop immediately with ErrServerWait: the call that got the response, those that wait, and
+	// those that come while the rest of the pause is longer. They also stop when the server has
+	// throttled all calls for longer than this. 0 means 5 min, negative no bound.
 	MaxServerWait time.Duration
 
 	// AttemptTimeout limits each attempt: its context ends then, and it may be
@@ -48,9 +43,9 @@ type RetryPolicy struct {
 	// header of the response).
 	AttemptTimeout time.Duration
 
-	// Retryable, if set, reports whether an error is worth another attempt. It is not
-	// called for errors marked with Permanent, ThrottledFor or ThrottledUntil. If it is nil,
-	// all other errors are retried.
+	// Retryable, if set, reports whether an error is worth another attempt. It is not called
+	// for errors marked with Permanent, ThrottledFor or ThrottledUntil. nil means that all
+	// others are retried.
 	Retryable func(err error) bool
 }
 
@@ -92,10 +87,9 @@ func orDefault[T int | time.Duration](x, zero, negative T) T {
 	return x
 }
 
-// A Backoff computes the wait before a retry. retry counts from 1, prev is the wait
-// before the previous retry (0 if there was none), and u is a random number, uniform in
-// [0, 1), for the jitter. A Backoff must be a pure function: one value serves many calls
-// concurrently.
+// A Backoff computes the wait before a retry. retry counts from 1, prev is the wait before the
+// previous retry (0 if there was none), and u is a random number, uniform in [0, 1), for the
+// jitter. A Backoff must be a pure function, for concurrent use.
 type Backoff func(retry int, prev time.Duration, u float64) time.Duration
 
 // FullJitter returns a Backoff that is uniform in [0, x), where x is base, 2·base,

@@ -20,22 +20,20 @@ type Stats struct {
 	// InFlight is the amount in flight, in the unit of the concurrency limit.
 	InFlight int64
 
-	// Pacing is how many callers wait only for the rate, a pause or one of
-	// Config.Limits: there is room in flight for them. Waiting is how many wait behind
-	// those, for room, too.
+	// Pacing is how many callers wait only for the rate, a pause or one of Config.Limits, and
+	// Waiting how many wait behind them, also for room in flight.
 	Pacing, Waiting int64
 
-	// OldestWait is how long the caller has waited that came first of them, 0 if no caller
-	// waits. In a parent it counts from when the first caller of a child came to the parent.
+	// OldestWait is how long the first of them has waited, 0 if no caller waits; in a parent,
+	// since the first caller of a child came to the parent.
 	OldestWait time.Duration
 
 	// LimitedBy is the cause that delays the first of them, empty if no caller waits.
 	// If it is limits.ByParent, the Stats of the parent name the cause. Why says more.
 	LimitedBy limits.Cause
 
-	// NextSlot is the earliest time at which the rate, a pause and the present
-	// Spacing let the next call start. It may have passed; a response that shortens
-	// the Spacing brings it forward.
+	// NextSlot is the earliest time at which the rate, a pause and the current Spacing let the
+	// next call start. It may have passed.
 	NextSlot time.Time
 
 	// PausedUntil is the end of the present pause and PausedWhy the text passed to
@@ -43,10 +41,9 @@ type Stats struct {
 	PausedUntil time.Time
 	PausedWhy   string
 
-	// Spacing is the least time between calls that a gate keeps after its retry
-	// budget was empty, whatever its rate and burst; 0 normally. Each success and
-	// each definite answer halve it, and so do every 30 s in which no call fails.
-	// RetryTokens is the content of the budget.
+	// Spacing is the least time between calls that a gate keeps after its retry budget was
+	// empty, whatever its rate and burst, see RetryValue; 0 normally. RetryTokens is the
+	// content of the budget.
 	Spacing     time.Duration
 	RetryTokens int
 
@@ -54,17 +51,16 @@ type Stats struct {
 	// not learn: see [Adaptive].
 	Learned *Learned
 
-	Admitted   uint64        // calls that may leave
+	Admitted   uint64        // calls that may start
 	Rejected   Rejections    // calls that may not
 	Retried    uint64        // further attempts that RetryValue and RetryLoop decided on
-	Unreturned uint64        // units that could not be returned, so those limits allow less
-	Waits      WaitHistogram // how long granted calls waited
+	Unreturned uint64        // units that could not be returned, so limits allow less
+	Waits      WaitHistogram // how long admitted calls waited
 
-	// LastError is the error of the last call that was refused because it would have waited
+	// LastError is the error of the last call that was rejected because it would have waited
 	// too long or cost too much, or because a limit could not decide, such as one in a Redis
-	// that is away. It has the name of the limit and not that of the gate, at most 300 bytes,
-	// and of an address only host and path. Calls that were refused for another reason of
-	// Refusals leave it as it is.
+	// that is unavailable. It names the limit and not the gate, and has at most 300 bytes, and
+	// of a URL only host and path. Other rejections do not change it.
 	LastError   string
 	LastErrorAt time.Time
 
@@ -140,10 +136,9 @@ func clock(t time.Time) string {
 	return t.Format("15:04:05.000")
 }
 
-// Stats returns a consistent picture of the gate, except for Why about parents. Only
-// the counts of refusals and waits may be a call behind, and a call that is just arriving may count
-// as granted although it then has to wait. Its cost grows with Pacing, the number of callers that
-// wait although there is room in flight.
+// Stats returns a consistent picture of the gate, except for Why about parents. The counts of
+// rejections and waits may be a call behind, and an arriving call may count as admitted
+// although it then has to wait. The cost of Stats grows with Pacing.
 func (g *Gate) Stats() Stats {
 	g.queue.Lock()
 	now := g.queue.Now()

@@ -17,9 +17,8 @@ import (
 //	30 calls wait for the rate of 2/m, until 19:26:00 (15 min)
 //
 // It is "" if no call waits. For the rate and a pause the time is that of the last call, as far
-// as it is known now; for other causes it is that of the first one, "at least". The errors of
-// the gate, the observers of package observe and its live page use the same words. Of an
-// address in the reason of a pause it shows only host and path.
+// as it is known; for other causes that of the first one, "at least". Errors and package
+// observe use the same words. Of a URL in the reason of a pause it shows only host and path.
 func (s Stats) Why() string {
 	n := s.Pacing + s.Waiting
 	if n == 0 {
