@@ -7,9 +7,8 @@ import (
 	"time"
 )
 
-// An OutagePolicy decides calls while the server does not answer. It does not apply to a
-// [Semaphore], which then leases nothing. The zero OutagePolicy of a limit is the policy of
-// its store.
+// An OutagePolicy decides calls while the server does not answer, except for a [Semaphore],
+// which then leases nothing. The zero OutagePolicy is the policy of the store.
 type OutagePolicy int
 
 const (
@@ -20,22 +19,20 @@ const (
 	// counted, and no pause of a pacer delays them.
 	FailOpen
 
-	// LocalShare decides in this process, by the limit divided by the number of
-	// live instances, rounded down: see [Config.Instances]. If the limit is
-	// smaller than that number there is no share, and calls are rejected as by
-	// FailClosed. A pacer can always be shared: each instance lets one call start per
-	// interval × instances. Results are the results of the share. If n is more than the
-	// share, RetryAfter is the time until the server may be back.
+	// LocalShare decides in this process, by the limit divided by the number of live instances,
+	// rounded down: see [Config.Instances]. If the limit is smaller than that number there is
+	// no share, and calls are rejected as with FailClosed. A pacer can always be shared: each
+	// instance lets one call start per interval × instances. If n is more than the share,
+	// RetryAfter is the time until the server may be back.
 	//
-	// While the server replies, a share is kept as full as if it had made the decisions for this
-	// process itself, and never less full than the limit. The units that a share allows are
-	// reported to the server, as far as it still applies, with the next script for the key after
-	// the outage.
+	// A share is always as full as if it had decided the calls of this process, and never less
+	// full than the limit. After the outage, the next script for the key reports units that the
+	// share allowed and that still apply.
 	//
 	// With i of M instances cut off, all instances together allow at most (1 + i/M) times as
-	// much as the limit, in any window; none has a fresh burst when its server becomes unavailable
-	// or comes back. M does not include instances that started less than 3 s before the first was
-	// cut off, or later: they have no share at first, see [Config.Instances].
+	// much as the limit, in any window; none has a fresh burst when its server becomes
+	// unavailable or is back. M does not include instances that started less than 3 s before
+	// the first was cut off, or later: they have no share at first.
 	LocalShare
 )
 

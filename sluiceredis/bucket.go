@@ -10,8 +10,8 @@ import (
 // A Bucket is a leaky bucket for each key, shared by all machines. It allows the same calls as a
 // bucket of package leaky, by the server's clock.
 //
-// A bucket takes 70 to 100 bytes of the server's memory in addition to its key, and
-// expires when it is empty. A Bucket is safe for use by multiple goroutines.
+// A bucket takes 70 to 100 bytes of the server's memory and its key, and expires when it is
+// empty. A Bucket is safe for use by multiple goroutines.
 type Bucket struct{ limiters }
 
 // Bucket returns the buckets called name:
@@ -37,27 +37,24 @@ func (s *Store) Bucket(name string, rate limits.Rate) (*Bucket, error) {
 	return b, nil
 }
 
-// OnOutage returns the same buckets with their own policy for when the server
-// cannot be asked. It panics if there is no such policy.
+// OnOutage returns the same buckets with their own policy. It panics if p is unknown.
 func (b *Bucket) OnOutage(p OutagePolicy) *Bucket {
 	also := new(Bucket)
 	also.initAs(&b.limiters, p)
 	return also
 }
 
-// SetRate changes the rate on this machine: each call is decided by the rate of the
-// machine that makes it. It returns an error and changes nothing if Bucket would
-// return one.
+// SetRate changes the rate on this machine, for the calls that it makes. It returns an error
+// and changes nothing if Bucket would return one.
 //
-// Machines need not change at the same time. While some have the new rate and others
-// the old one, as in a rolling deploy, no more is allowed in any time than the laxer
-// of both rates allows alone; once the last machine has changed, exactly the new rate
-// holds. The number of units in use stays the same. If none of three or more rates is
-// the laxest, the bound is the largest burst with the highest rate.
+// Machines need not change at the same time. While they use different rates, as in a rolling
+// deploy, no more is allowed in any time than the laxer of both rates allows alone; once the
+// last machine has changed, exactly the new rate applies. If none of three or more rates is the
+// laxest, the bound is the largest burst with the highest rate.
 //
-// A rate that is new to a key finds as many units in use as there are, but never more
-// than its own burst. There is one exception: a rate with a smaller burst and more units
-// per period than the old rate waits until the units it allowed have leaked at the old rate.
+// The number of units in use stays the same, but is at most the new burst. There is one
+// exception: a rate with a smaller burst and more units per period than the old one waits until
+// the units that the old one allowed have leaked at the old rate.
 func (b *Bucket) SetRate(rate limits.Rate) error {
 	old := b.limit.Load()
 	rule, err := kinds.NewBucket(rate, old.Rule.(*kinds.Bucket))
@@ -68,9 +65,9 @@ func (b *Bucket) SetRate(rate limits.Rate) error {
 	return nil
 }
 
-// TakeRate is Take at a rate of the call's own, such as the rate of a user's plan. Several
-// rates may be used for one key: no more is allowed than by the laxest of them,
-// see [Bucket.SetRate]. It returns an error if Bucket would return one.
+// TakeRate is Take at a separate rate, such as the rate of a user's plan. Several rates may be
+// used for one key: no more is allowed than by the laxest of them, see [Bucket.SetRate]. It
+// returns an error if Bucket would return one.
 func (b *Bucket) TakeRate(ctx context.Context, key string, rate limits.Rate, n int64) (limits.Result, error) {
 	rule, err := kinds.NewBucket(rate, nil)
 	if err != nil {

@@ -6,45 +6,39 @@ import (
 	"encoding/hex"
 )
 
-// A Client runs scripts on a Redis. It is all that this package needs of one,
-// and small so that any client library can be fitted to it; [NewGoRedis] fits
-// go-redis.
+// A Client runs scripts on a Redis. Any client library can be adapted to it; [NewGoRedis]
+// adapts go-redis.
 //
-// A Client is used by many goroutines concurrently. It must not send a script again
-// that may have run, because a script takes from a limit: an error after which
-// the script may have run matches [ErrAmbiguous]. An error reply of the server
-// is a [*ServerError], and then nothing was taken. Run and RunMany honor the
-// deadline of ctx.
+// A Client must be safe for use by multiple goroutines. It must not send a script again that
+// may have run: its error then matches [ErrAmbiguous]. An error reply of the server is a
+// [*ServerError], and then nothing was taken. Run and RunMany honor the deadline of ctx.
 type Client interface {
 	// Run runs s, by its digest and, if the server does not know that, with
 	// its text. It returns the integers that s replied.
 	Run(ctx context.Context, s *Script, keys, args []string) ([]int64, error)
 
-	// RunMany runs all script calls in one pipeline, or in one for each server that
-	// has some of their keys. It returns one reply for each, in order. They are
-	// independent: one may fail and others not.
+	// RunMany runs all calls in one pipeline for each server that has some of their keys. It
+	// returns one reply for each, in order. One may fail and others not.
 	RunMany(ctx context.Context, calls []ScriptCall) []Reply
 }
 
-// A Topology is a Client that reports the number of its servers. A Client that is not one is
-// treated as the client of a single server: on a Redis Cluster every script of strict mode then
-// fails, and an outage of one server affects the others. Pipelines and Sharded always return the
-// same.
+// A Topology is a Client that may have several servers. Any other Client is treated as the
+// client of a single server: on a Redis Cluster every script of strict mode then fails, and an
+// outage of one server affects the others. Pipelines and Sharded always return the same.
 type Topology interface {
 	Client
 
 	// Sharded reports whether it is a client of a Redis Cluster.
 	Sharded() bool
 
-	// Place returns a name of the server that has key, for people too, such
-	// as its address, or "" if that is not known. Each server has its own outages:
-	// see [Config.FailureThreshold]. Place must not wait for anything.
+	// Place returns a name of the server that has key, such as its address, or "" if that is
+	// not known. Each server has its own outages: see [Config.FailureThreshold]. Place must not
+	// wait for anything.
 	Place(key string) string
 
-	// Pipelines returns the number of pipelines that may be under way at the same time: further
-	// script calls, for different keys, gather and are sent as one pipeline. 0 sends each on its
-	// own. That is right for several servers, because one that does not answer would delay the
-	// script calls for the others.
+	// Pipelines returns the number of pipelines that may be under way at the same time; further
+	// script calls are collected into one pipeline. 0 sends each separately, as is right for
+	// several servers, because one that does not answer would delay the calls for the others.
 	Pipelines() int
 }
 

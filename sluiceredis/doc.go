@@ -27,9 +27,9 @@
 //
 // # Exact guarantees
 //
-// Each decision is made by one script, which runs alone and reads the server's clock:
-// the clocks of the machines do not matter. Nothing is taken in advance, except by
-// [PacerConfig].Prefetch. Times are exact to the microsecond of the server's clock.
+// Each decision is made by one script, which runs alone and reads the server's clock: the
+// clocks of the machines do not matter. Nothing is taken in advance, except by
+// PacerConfig.Prefetch. Times are exact to a microsecond.
 //
 // # Approximate behavior
 //

@@ -40,9 +40,8 @@ import (
 
 var epochVouch = script("epoch_vouch", "epoch")
 
-// ErrNoHistory reports that strict mode is impossible, because the server does not
-// return the id of its replication history: the user must be allowed INFO replication,
-// and miniredis has no id. Nothing was taken.
+// ErrNoHistory reports that strict mode is impossible: the user is not allowed INFO
+// replication, or the server, such as miniredis, has no id of its history. Nothing was taken.
 var ErrNoHistory = errors.New("sluiceredis: strict mode needs the master_replid of INFO replication, which the server did not return")
 
 // errRestless reports a server that is another one at each call.
@@ -95,12 +94,11 @@ func (s *Store) sendStrictly(c *sending) ([]int64, error) {
 }
 
 // ConfirmIntact records that the server has lost nothing: it is new, or was restarted or
-// replaced in good order. It ends the wait of [Config.Strict]. It is for an operator; a
-// program that calls it at each start has no strict mode.
+// replaced in good order. It ends the wait of [Config.Strict]. It is for an operator, not for
+// every start of a program.
 //
-// On a cluster it records that in each of the 16,384 slots, in a few hundred round
-// trips. After an error it may be called again. It returns an error if the mode is not
-// strict.
+// On a cluster it takes a few hundred round trips. After an error it may be called again. It
+// returns an error if the mode is not strict.
 func (s *Store) ConfirmIntact(ctx context.Context) error {
 	if !s.strict {
 		return errors.New("sluiceredis: nothing to vouch for: the mode is not strict")

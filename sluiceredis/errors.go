@@ -9,10 +9,9 @@ import (
 )
 
 var (
-	// ErrAmbiguous reports that a script may or may not have run: it may have been
-	// sent, and no reply came in time. It is never sent again. The call is rejected,
-	// although the server may have counted it: fewer calls start than the limit
-	// allows, never more. The error also matches the one of the connection, such as
+	// ErrAmbiguous reports that a script may or may not have run: it may have been sent, and no
+	// reply came in time. It is never sent again. The call is rejected, although the server may
+	// have counted it. The error also matches the one of the connection, such as
 	// [context.DeadlineExceeded]: a [Client] wraps both, with %w.
 	ErrAmbiguous = errors.New("sluiceredis: it is unknown whether the call was executed")
 
@@ -20,8 +19,8 @@ var (
 	// key. Nothing was taken and the key was left as it is.
 	ErrData = errors.New("sluiceredis: unexpected data in a key")
 
-	// ErrStranded reports that taken units can no longer be returned: it
-	// has leaked already, or another reservation came after it. It is treated as used.
+	// ErrStranded reports that units can no longer be returned and are treated as used: they
+	// have leaked already, or another reservation came after them.
 	ErrStranded = kinds.ErrStranded
 )
 

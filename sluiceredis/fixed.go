@@ -22,13 +22,13 @@ type FixedConfig struct {
 	Offset time.Duration
 }
 
-// A Fixed allows at most limit units in each of its windows, for each key, on all
-// machines together. Windows follow one another and do not slide, so up to twice the
-// limit can pass within a moment around the edge of two windows. If the other side
-// counts by the same edges, that is right. Otherwise use a [Sliding].
+// A Fixed allows at most limit units in each of its windows, for each key, on all machines
+// together. Windows follow one another and do not slide, so up to twice the limit can pass
+// within a moment around the edge of two windows. If the called server does not count by the
+// same edges, use a [Sliding].
 //
-// Only the server's clock is used. If that is put back the current window stays,
-// for as long as one window at most; nothing is allowed twice.
+// If the server's clock steps back the current window stays, for one window at most; nothing is
+// allowed twice.
 //
 // A Fixed is safe for use by multiple goroutines.
 type Fixed struct{ limiters }
@@ -37,11 +37,9 @@ type Fixed struct{ limiters }
 // empty or cfg is not possible. The same name with another limit means the same
 // windows: used units stay used.
 //
-// Window and Offset may be changed machine by machine as well. While they differ, there is
-// a count for each pair of them, in which the calls of all machines count, and a call is
-// allowed only if it fits into each window that is not over. So no machine gets more
-// than either configuration allows, and a window that no machine uses any more counts
-// until its end.
+// Window and Offset may also be changed machine by machine. While they differ, the calls of all
+// machines are counted for each pair of them, and a call must fit into each window that has not
+// ended: no machine gets more than either configuration allows.
 func (s *Store) Fixed(name string, cfg FixedConfig) (*Fixed, error) {
 	if err := checkWindow(name, cfg.Limit, cfg.Window, kinds.MostFixed); err != nil {
 		return nil, err

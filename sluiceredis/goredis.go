@@ -17,10 +17,10 @@ type goRedis struct{ client redis.UniversalClient }
 // close. client may be for a single server, one that Sentinel names, or a Cluster. The
 // Client is safe for use by multiple goroutines.
 //
-// NewGoRedis returns an error unless the option ContextTimeoutEnabled of client is set:
-// without it client does not honor the deadlines of contexts. Scripts are never sent
-// twice, whatever MaxRetries is. A redis.Ring is an error: it moves keys to another
-// server when one is unavailable, and limits would start over there.
+// NewGoRedis returns an error unless the option ContextTimeoutEnabled of client is set, without
+// which client ignores the deadlines of contexts. A redis.Ring is an error: it moves keys to
+// another server when one is unavailable, and limits would start over there. Scripts are never
+// sent twice, whatever MaxRetries is.
 //
 // A context that is canceled, rather than reaching its deadline, is noticed
 // when the reply is there, or after the ReadTimeout of client.

@@ -5,9 +5,8 @@ import (
 	"errors"
 )
 
-// InProcess returns the [Client] for a store without a server: its limits are those of
-// this process, and have the same methods, results and errors. So a program with a Redis
-// in production and none in development differs in one argument of [New].
+// InProcess returns the [Client] for a store without a server, such as in development: its
+// limits are those of this process, and have the same methods, results and errors.
 //
 //	client := sluiceredis.InProcess()
 //	if addr != "" {
@@ -15,9 +14,10 @@ import (
 //	}
 //	store, err := sluiceredis.New(client, sluiceredis.Config{})
 //
-// Each store has its own limits, and state that no longer applies is discarded. A call takes about a
-// microsecond and fails only if its context is done. Only the monotonic clock is used, except that
-// aligned windows follow the wall clock. A lease lasts until it is released. A restart starts over.
+// Each store has its own limits, which a restart resets, and discards state that no longer
+// applies. A call takes about a microsecond and fails only if its context is done. Aligned
+// windows follow the wall clock, everything else the monotonic clock. A lease lasts until it is
+// released.
 //
 // A program that never has a Redis should use packages leaky, window, pacer and
 // semaphore.

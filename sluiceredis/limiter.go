@@ -31,25 +31,23 @@ func (l *limiters) at(key string) spot {
 	return spot{l.limit.Load(), l.head + escape(key) + l.tail}
 }
 
-// Take takes n from the limit of key if n fit now. Otherwise it changes nothing, and
-// the result says when they will fit. n = 0 changes nothing and is always allowed. An n
-// larger than the burst of a [Bucket] or the limit of a window never is, nor is one of
-// more than 10,000 by a [Sliding], and Err of the result is then [limits.ErrTooLarge].
+// Take takes n from the limit of key if n fit now. Otherwise it changes nothing, and the result
+// says when they will fit. n = 0 changes nothing and is always allowed. If n is larger than the
+// burst of a [Bucket], the limit of a window, or 10,000 in a [Sliding], Err of the result is
+// [limits.ErrTooLarge].
 //
 // The error matches [ErrOutage] if the server did not answer and the [OutagePolicy] rejects
-// calls. Nothing was taken, unless the error matches [ErrAmbiguous]. If ctx ends while the
-// call is under way, its error is returned and the taken units are refunded. It panics if n <
-// 0.
+// calls; nothing was taken, unless it also matches [ErrAmbiguous]. If ctx ends during the call,
+// its error is returned and the units are refunded. Take panics if n < 0.
 func (l *limiters) Take(ctx context.Context, key string, n int64) (limits.Result, error) {
 	return l.store.take(ctx, l.at(key), n)
 }
 
-// On returns the limit of key as a limit of a gate, or for sluice.NewQueue. Its Adjust returns the
-// units that still apply: in a bucket units that cannot have leaked yet, which is for −delta
-// intervals; in a sliding window the newest units that are as old as age; in a fixed window the
-// units allowed in it. If no units are left to be returned, its error is [ErrStranded]. It can be
-// joined with limits of the same store whose names are the same up to the last slash and whose keys
-// are the same, such as "orders/second" and "orders/day"; the key of a [Pacer] is "".
+// On returns the limit of key, for a gate or sluice.NewQueue. Its Adjust returns units that
+// still apply: that have not leaked, or are in the current window. If there are none, its error
+// is [ErrStranded]. It can be joined with limits of the same store and key whose names are the
+// same up to the last slash, such as "orders/second" and "orders/day"; the key of a [Pacer] is
+// "".
 func (l *limiters) On(key string) limits.Remote { return l.on(key) }
 
 func (l *limiters) on(key string) *limiter { return &limiter{l, l.at(key).key} }

@@ -17,30 +17,27 @@ var pacerScript = strictScript("pacer", "epoch", "instant", "pace")
 type PacerConfig struct {
 	// Horizon is the time for which slots may be reserved ahead. A call that would have to wait
 	// longer is rejected immediately. 0 means 1 minute. It must be the same on all machines:
-	// a machine whose Horizon is less than half of another's takes the other's slots for
-	// the effect of a clock that stepped back, and reserves them again.
+	// one whose Horizon is less than half of another's reserves the other's slots again.
 	Horizon time.Duration
 
-	// MaxLateness is the time after its slot at which a call may still start. A call that wakes later
-	// reserves another slot, so that delayed calls do not leave together; its first slot stays
-	// empty. 0 means that it follows the delay with which calls of this process are woken: 5 ms in
-	// one that is idle, up to 50 ms in one whose processors are all busy.
+	// MaxLateness is the time after its slot at which a call may still start. A call that wakes
+	// later reserves another slot, so that delayed calls do not start together; its first slot
+	// stays empty. 0 means that it follows the delay with which calls are woken: from 5 ms in
+	// an idle process to 50 ms in a busy one.
 	MaxLateness time.Duration
 
-	// PausePollInterval is the longest time that it takes, in addition to a round trip, until a pause
-	// or its end reaches callers on other machines. It must be the same on all
-	// machines. 0 means 100 ms.
+	// PausePollInterval is the longest time, in addition to a round trip, until a pause reaches
+	// callers on other machines. It must be the same on all machines. 0 means 100 ms.
 	PausePollInterval time.Duration
 
-	// Prefetch lets a gate reserve slots for that time ahead in one round trip: for the calls that
-	// wait, or as many as its calls used within the last Prefetch. If the gate then has no calls,
-	// those slots stay empty, and other machines wait for up to Prefetch. 0 means
-	// slots for calls that wait, for up to eight round trips. It must not be more than Horizon, and has
-	// no effect on Acquire and Reserve.
+	// Prefetch lets a gate reserve slots for that time ahead in one round trip: for the calls
+	// that wait, or as many as its calls used within the last Prefetch. If the gate then has no
+	// calls, those slots stay empty, and other machines wait for up to Prefetch. 0 means only
+	// slots for calls that wait, for up to eight round trips. It must not be more than Horizon,
+	// and has no effect on Acquire and Reserve.
 	Prefetch time.Duration
 
-	// OnOutage is the policy for calls while the server does not answer. 0 means the value of the
-	// store.
+	// OnOutage is the policy for outages. 0 means the value of the store.
 	OnOutage OutagePolicy
 }
 
@@ -64,10 +61,10 @@ type PacerConfig struct {
 // A Pacer lets calls start evenly spaced, on all machines together: each reserves
 // a slot on the server and waits for it.
 //
-// By the server's clock slots are exactly one interval apart, which is rounded up to
-// a nanosecond. A call starts later than its slot by its round trip and its timer. In
-// any window W at most (W + Late) ÷ interval + n units leave, where n is the largest
-// cost, and Burst − 1 more after an idle time. (Late is at most 50 ms if it is 0.)
+// By the server's clock slots are exactly one interval apart, which is rounded up to a
+// nanosecond. A call starts later than its slot by its round trip and its timer. In any window
+// W at most (W + MaxLateness) ÷ interval + n units start, where n is the largest cost, and
+// Burst − 1 more after an idle time; a MaxLateness of 0 is at most 50 ms.
 //
 // Callers are served in the order in which their requests reach the server. As a limit
 // of a gate, a Pacer holds slots for the first caller in the gate's queue and for those behind
@@ -101,11 +98,10 @@ type spacing struct {
 	missed   int64 // ns of unused slots that may be caught up: the burst
 }
 
-// Pacer returns the pacer called name. With a burst of 1 calls start strictly evenly.
-// With a larger one, up to Burst calls may start together after an idle time, in the
-// slots that stayed unused. Pacer returns an error if name is empty,
-// if [limits.Rate.Check] does, if an interval is longer than the horizon or a burst
-// longer than 52 days, or if a duration in cfg is negative or longer than 52 days.
+// Pacer returns the pacer called name. With a burst of 1 calls start strictly evenly; with a
+// larger one, up to Burst calls may start together after an idle time. Pacer returns an error
+// if name is empty, if [limits.Rate.Check] does, if an interval is longer than the horizon or a
+// burst longer than 52 days, or if a duration in cfg is negative or longer than 52 days.
 func (s *Store) Pacer(name string, rate limits.Rate, cfg PacerConfig) (*Pacer, error) {
 	if err := checkName(name); err != nil {
 		return nil, err
@@ -134,14 +130,11 @@ func (s *Store) Pacer(name string, rate limits.Rate, cfg PacerConfig) (*Pacer, e
 	return p, nil
 }
 
-// SetRate changes the rate to count per period, for slots that this machine
-// reserves from now on. Machines need not change at the same time: behind each slot
-// is an interval of the machine that reserved it, so calls never start faster than at the
-// highest of the rates. Slots that are reserved stay where they are, on all machines,
-// also prefetched ones, so the first call that comes after the change still leaves
-// an old interval after the one before it. (In package pacer the new rate also applies
-// to callers that wait already.) It returns an error and changes nothing where Pacer
-// does.
+// SetRate changes the rate for slots that this machine reserves from now on. Machines need not
+// change at the same time: calls never start faster than at the highest of the rates. Reserved
+// and prefetched slots stay where they are, so the first call after the change still starts an
+// old interval after the one before it. (In package pacer the new rate also applies to waiting
+// callers.) It returns an error and changes nothing if Pacer would return one.
 func (p *Pacer) SetRate(rate limits.Rate) error {
 	if err := rate.Check(); err != nil {
 		return fmt.Errorf("sluiceredis: %w", err)
@@ -190,9 +183,9 @@ func (r *Reservation) Slot() time.Time { return r.at }
 // Delay returns the time until Slot, 0 if that has passed.
 func (r *Reservation) Delay() time.Duration { return max(0, time.Until(r.at)) }
 
-// Cancel returns the slot and reports whether that was possible: until it has
-// come, and as long as no other was reserved after it. Otherwise the slot stays
-// empty. Only the first Cancel has an effect; later ones return the same.
+// Cancel returns the slot and reports whether that was possible: until it has come, and if no
+// other was reserved after it. Otherwise the slot stays empty. Only the first Cancel has an
+// effect; later ones return the same.
 func (r *Reservation) Cancel(ctx context.Context) bool {
 	r.once.Do(func() {
 		r.back = r.pacer.cancel(ctx, r.span, r.n)
@@ -273,8 +266,8 @@ func (p *Pacer) reserve(ctx context.Context, takes, patience int64) (span, error
 // Wait is Acquire of 1.
 func (p *Pacer) Wait(ctx context.Context) error { return p.Acquire(ctx, 1) }
 
-// Acquire blocks until a call of cost n may start. It returns the errors of Reserve. If
-// ctx ends while it waits, the slot is returned if that is possible.
+// Acquire blocks until a call of cost n may start. It returns the errors of Reserve. If ctx
+// ends first, the slot is returned if possible.
 func (p *Pacer) Acquire(ctx context.Context, n int64) error {
 	return p.AcquireWithin(ctx, n, limits.Never)
 }

@@ -50,10 +50,10 @@ func (p *Pacer) here(change func(*kinds.PaceHeld)) {
 	})
 }
 
-// PauseUntil lets no call start before t, on any machine. It reaches callers that wait
-// within PausePollInterval and a round trip. Afterwards calls start one interval apart, the
-// first of them at t. A pause can be prolonged but not shortened, see [Pacer.Resume].
-// The clocks of the machines need not agree. A pause of more than 52 days is an error.
+// PauseUntil lets no call start before t, on any machine. It reaches waiting callers within
+// PausePollInterval and a round trip. Then calls start one interval apart, the first at t. A
+// pause can be prolonged but not shortened, see [Pacer.Resume]. The clocks of the machines need
+// not agree. A pause of more than 52 days is an error.
 //
 // After an error the pause may not reach other machines. With the policy LocalShare it
 // then holds for the share of this one.
@@ -117,13 +117,13 @@ func pausesIn(reply []int64) kinds.Pauses {
 // two polls are left; and a caller with a slot reserved in a pause that has had no answer
 // for so long asks once more, and does not leave without an answer.
 
-// Resume ends a pause now, on all machines; without one it changes nothing. It reaches callers that
-// wait within one and a half PausePolls and a round trip. They then start one interval apart, the
-// first of them one interval after Resume. A [Reservation] that was made before is void: at its
+// Resume ends a pause now, on all machines; without one it changes nothing. It reaches waiting
+// callers within one and a half PausePollIntervals and a round trip. They then start one
+// interval apart, the first one interval after Resume. An earlier [Reservation] is void: at its
 // slot another call may start as well.
 //
-// A pause that ends within two PausePolls anyway is not changed. After [ErrAmbiguous]
-// the pause may have ended.
+// A pause that ends within two PausePollIntervals is not changed. After [ErrAmbiguous] the
+// pause may have ended.
 func (p *Pacer) Resume(ctx context.Context) error {
 	least := 2 * int64(p.poll)
 	return p.change(ctx, func(h *kinds.PaceHeld) { h.Resume(least) }, "resume", least, p.paced.Load().interval)

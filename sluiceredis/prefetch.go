@@ -49,11 +49,12 @@ func (s *span) forward(ns int64) {
 	s.slot, s.takes, s.at = s.slot+ns, s.takes-ns, s.at.Add(time.Duration(ns))
 }
 
-// Admit implements limits.Limiter. It allows n now and returns 0, or reserves a slot for
-// the next Admit with the same n and returns the time to wait for it. The slot is lost if
-// that does not come in time. With Prefetch, slots for the next calls are reserved in the
-// same script; unused ones are returned if none was reserved behind them, and otherwise counted in
-// Stats.LostSlots. A gate also has slots reserved for the calls that wait in it. It returns the errors of [Pacer.Reserve]. It panics if n < 0.
+// Admit implements limits.Limiter. It allows n now and returns 0, or reserves a slot for the
+// next Admit with the same n and returns the time to wait for it. The slot is lost if that does
+// not come in time. Slots for the next calls may be reserved in the same script, for those that
+// wait in a gate or with Prefetch; unused ones are returned if none was reserved behind them,
+// and otherwise counted in Stats.LostSlots. It returns the errors of [Pacer.Reserve]. It panics
+// if n < 0.
 func (p *Pacer) Admit(ctx context.Context, n int64) (wait time.Duration, err error) {
 	return p.admit(ctx, n, 0)
 }
@@ -237,8 +238,8 @@ func (p *Pacer) expire() {
 	m.held = span{}
 }
 
-// Adjust takes delta more slots, or returns those of the call that Admit has just let
-// through; for other calls it returns [ErrStranded].
+// Adjust takes delta more slots, or returns those of the last call that Admit allowed; for
+// other calls it returns [ErrStranded].
 func (p *Pacer) Adjust(ctx context.Context, delta int64, age time.Duration) error {
 	interval := p.paced.Load().interval
 	if delta >= 0 {

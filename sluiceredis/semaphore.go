@@ -16,10 +16,9 @@ var semaphoreScript = strictScript("semaphore", "epoch")
 
 // SemaphoreConfig configures a [Semaphore]. The zero value is usual.
 type SemaphoreConfig struct {
-	// Lease is the time for which permits are leased without being renewed: after a crash they are
-	// available again within that time. 0 means 30 s; it is at least 100 ms and at most 52 days.
-	// Machines may differ during a rolling deploy; otherwise, in strict mode, they should have the
-	// same Lease.
+	// Lease is the time after which permits that are not renewed are available again, such as
+	// after a crash. 0 means 30 s; it is at least 100 ms and at most 52 days. In strict mode
+	// machines should have the same Lease, except during a rolling deploy.
 	Lease time.Duration
 
 	// Poll is the average time between two requests for the callers that wait on a machine. 0 means
@@ -61,8 +60,8 @@ type SemaphoreConfig struct {
 // A Semaphore leases permits of which there are limit on all machines together.
 // It is a limits.Semaphore: a cap on calls in flight for a gate.
 //
-// Callers of one machine are served in order, and share scripts; different machines compete. A
-// release is noticed immediately on the same machine, and elsewhere with the next poll.
+// Callers of one machine are served in order; different machines compete. A release is noticed
+// immediately on the same machine, and elsewhere with the next poll.
 //
 // A Semaphore is safe for use by multiple goroutines. A timer renews its leases.
 type Semaphore struct {
@@ -132,9 +131,8 @@ var _ limits.Semaphore = (*Semaphore)(nil)
 // limits.Never sets no bound. n = 0 takes nothing and never blocks.
 //
 // It returns ErrTooLarge immediately if n is more than the limit, ctx.Err() if ctx ends,
-// ErrTimeout after longest, and [ErrOutage] if the server did not answer, whatever
-// the policy of the store. A request whose outcome is unknown is repeated, which is
-// safe: a lease has a name and is leased once. It panics if n < 0.
+// ErrTimeout after longest, and [ErrOutage] if the server did not answer, whatever the policy
+// of the store. It panics if n < 0.
 func (s *Semaphore) Acquire(ctx context.Context, n int64, longest time.Duration) (limits.Lease, error) {
 	l, err := s.acquire(ctx, n, longest)
 	if err != nil {

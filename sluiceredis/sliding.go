@@ -6,18 +6,16 @@ import (
 	"github.com/sluice-go/sluice/sluiceredis/internal/kinds"
 )
 
-// A Sliding allows at most limit units in any window, for each key, on all machines
-// together. It is exact: in every window of that length, from t up to but not including
-// t + window, at most limit were allowed, by the server's clock.
+// A Sliding allows at most limit units in any window from t up to but not including t + window,
+// for each key, on all machines together, exactly and by the server's clock.
 //
-// It records each unit that it allows, which takes about 100 bytes and 2 µs of the
-// server: a limit of 20,000 takes 2 MB for each key that uses it up. One call takes at
-// most 10,000 units; beyond that use a [Fixed] or a [Bucket]. A rejected call is not
-// recorded and does not prolong the wait.
+// It records each unit that it allows, which takes about 100 bytes and 2 µs of the server. One
+// call takes at most 10,000 units; beyond that use a [Fixed] or a [Bucket]. A rejected call is
+// not recorded and does not prolong the wait.
 //
-// Limit and window may be changed machine by machine. While machines use different windows for one
-// key, a call must fit all of them; with the same window the largest limit applies. Numbers that no
-// machine uses any more count for another 1 to 1¼ of their windows.
+// Limit and window may be changed machine by machine. While machines use different windows for
+// one key, a call must fit all of them; with the same window the largest limit applies. Values
+// that no machine uses any more apply for another 1 to 1¼ of their windows.
 //
 // A Sliding is safe for use by multiple goroutines.
 type Sliding struct{ limiters }

@@ -24,58 +24,53 @@ type Config struct {
 	// Prefix begins every key. It must not contain braces. Empty means "sluice".
 	Prefix string
 
-	// Timeout is the time for which a call waits for the server's reply at most, unless its
-	// context ends before. 0 means 1 s.
+	// Timeout is the longest wait for a reply of the server, unless the context ends before. 0
+	// means 1 s.
 	Timeout time.Duration
 
-	// Strict treats every limit as used up when the server may have lost
-	// data, so that no burst is allowed twice, at the price of a wait: see Strict mode in
-	// README.md. It must be the same on all machines. The first use of a server
-	// is treated as a loss as well, unless [Store.ConfirmIntact] was called. Strict needs the
-	// command INFO replication, and costs each script about 5 µs.
+	// Strict treats every limit as used up when the server may have lost data, so that no burst
+	// is allowed twice, at the price of a wait: see Strict mode in README.md. It must be the
+	// same on all machines. The first use of a server is treated as a loss, unless
+	// [Store.ConfirmIntact] was called. Strict needs the command INFO replication, and costs
+	// each script about 5 µs.
 	Strict bool
 
 	// OnOutage is the policy for calls while the server does not answer, for limits
 	// that have no policy of their own. 0 means FailClosed.
 	OnOutage OutagePolicy
 
-	// FailureThreshold is the number of scripts in a row that must fail until the server is treated as
-	// unavailable, so that none is sent to it for a while. 0 means 3. A script fails if the server
-	// cannot be reached, does not reply in time, replies with an error such as LOADING, READONLY,
-	// CLUSTERDOWN or OOM, or rejects the credentials. A script whose caller gives up does not
-	// count, except at a deadline that left the server at least a tenth of Timeout. If the user has
-	// no access to some keys, OnOutage decides only the calls for these.
+	// FailureThreshold is the number of scripts in a row after whose failure the server is
+	// unavailable. 0 means 3. A script fails if the server cannot be reached, does not reply in
+	// time, replies with an error such as LOADING, READONLY, CLUSTERDOWN or OOM, or rejects the
+	// credentials. A script whose caller gives up does not count, except at a deadline that
+	// left the server at least a tenth of Timeout. If the user has no access to some keys,
+	// OnOutage decides only the calls for these.
 	FailureThreshold int
 
-	// ProbeInterval is the longest time between two probes of a server that is unavailable. The
-	// time is 50 ms at first and doubles with each probe that fails; up to a
-	// quarter is taken off at random. 0 means 1 s.
+	// ProbeInterval is the longest time between two probes of an unavailable server. The time
+	// is 50 ms at first and doubles with each failed probe, minus up to a quarter at random. 0
+	// means 1 s.
 	ProbeInterval time.Duration
 
 	// Instances is the number of instances of the program that share the limits, for
-	// LocalShare: 1 to 1000. 0 means that they count themselves, by a script
-	// every 3 s while they use the server. An instance counts until it has sent
-	// none for 10 s. An instance that starts, or was idle for 10 s, has no
-	// share until it has counted twice, 3 s apart: if the server becomes unavailable
-	// before, its calls are rejected as by FailClosed. The bound that LocalShare
-	// promises does not include instances that start during an outage or in the
-	// 3 s before it.
+	// LocalShare: 1 to 1000. 0 means that they count themselves, by a script every 3 s while
+	// they use the server; an instance is included until it has sent none for 10 s. One that
+	// starts, or was idle for 10 s, has no share until it has counted twice, 3 s apart: if the
+	// server becomes unavailable before, its calls are rejected as with FailClosed.
 	Instances int
 
-	// Notify, if not nil, is called when an outage begins, with the error of the last
-	// script, and when it ends, with nil. server names one of several servers; it is ""
-	// if there is only one, or if the client is not a [Topology] that knows the name.
-	// Notify is called in its own goroutine and never twice at the same time. Nothing waits
-	// for it, and it may use the store.
+	// Notify, if not nil, is called when an outage begins, with the error of the last script,
+	// and when it ends, with nil. server is its name by [Topology], or "". Notify is called in
+	// its own goroutine, never twice at the same time. Nothing waits for it, and it may use the
+	// store.
 	Notify func(server string, err error)
 }
 
 // A Store keeps limits in a Redis, for all machines that use the same one with
 // the same prefix. Its methods make the limits.
 //
-// A Store is safe for use by multiple goroutines, must be made by [New] and must
-// not be copied. It need not be closed: its background work ends soon
-// after the last call, and with the last lease.
+// A Store is safe for use by multiple goroutines, must be made by [New] and must not be copied.
+// It need not be closed: its background work ends soon after the last call and the last lease.
 type Store struct {
 	client  Client
 	prefix  string
@@ -279,8 +274,8 @@ type counters struct {
 	open, local, refused, reported atomic.Uint64
 }
 
-// Stats counts the work that a [Store] has done since it was made. All numbers but Away
-// and Instances only grow.
+// Stats counts the work that a [Store] has done since it was made. All numbers except
+// Unavailable and Instances only grow.
 type Stats struct {
 	Unavailable int64  // servers that are unavailable now
 	Instances   int64  // the number of instances that share the limits; 0 if unknown
