@@ -17,8 +17,8 @@ import (
 // or limit of its own.
 type Config struct {
 	// Rate is how often requests of each key may start, and Concurrency how many may be in
-	// flight. They are short for the fields of Gate, which has more settings; set each in one
-	// place. The zero Rate means no limit.
+	// flight. They are short for the fields of Gate; set each in one place. The zero Rate means
+	// no limit.
 	Rate sluice.Rate
 
 	// Concurrency is described above. 0 means no limit.
@@ -32,17 +32,16 @@ type Config struct {
 	// return a new gate for each key and not use the transport.
 	NewGate func(key string) (*sluice.Gate, error)
 
-	// Keys says when the gate of a key is forgotten, and how many gates there may
-	// be. At MaxKeys, a new key replaces a gate that no request uses and that a
-	// server has paused or slowed down, so that a server with many names cannot
-	// keep other hosts from getting a gate. A gate is kept if its configured rate
-	// would delay a call or if the state of one of its Limits would be lost; if
-	// there are only such gates, the new key fails with limits.ErrTooManyKeys.
+	// Keys says when the gate of a key is evicted, and how many gates there may be. At MaxKeys,
+	// a new key replaces a gate that no request uses and that a server has paused or slowed
+	// down. A gate is kept if its configured rate would delay a call or if the state of one of
+	// its Limits would be lost; if there are only such gates, the new key fails with
+	// limits.ErrTooManyKeys.
 	//
-	// If EvictAt and MaxKeys are both 0, EvictAt is 10,000, and gates are kept for
-	// their rate or Limits only up to 10 times EvictAt. Set MaxKeys if you have
-	// more keys. Forget is called after the transport has agreed, and Evict
-	// before a gate is evicted; without Evict, Forget is called.
+	// If EvictAt and MaxKeys are both 0, EvictAt is 10,000, and gates are kept for their rate
+	// or Limits only up to 10 times EvictAt. Set MaxKeys if you have more keys. Forget is
+	// called after the transport has agreed, and Evict before a gate is dropped; without Evict,
+	// Forget is called.
 	Keys sluice.KeyedConfig
 
 	// Key returns the name of the gate for a request. nil means one for each
@@ -50,13 +49,12 @@ type Config struct {
 	// several goroutines at the same time.
 	Key func(req *http.Request) string
 
-	// Claimant, if set, returns on whose behalf a request is made, such as a tenant, or a user as
-	// opposed to a batch. The claimants of a key take turns by their weights, see
-	// sluice.Config.Weight: a user does not wait behind all that a batch has sent. Limits of the
-	// server still apply to all of them. nil means that the requests of a key go first come, first
-	// served. Gate must have no Semaphore. It is called before each attempt, must not change the
-	// request, and may be called by several goroutines at the same time. Do not believe a header of
-	// callers that you do not trust.
+	// Claimant, if set, returns on whose behalf a request is made, such as a tenant, or a user
+	// as opposed to a batch. The claimants of a key take turns by their weights, see
+	// sluice.Config.Weight, under the same limits. nil means first come, first served. Gate
+	// must have no Semaphore. It is called before each attempt, must not change the request,
+	// and may be called by several goroutines at the same time. Do not use a header of callers
+	// that you do not trust.
 	Claimant func(req *http.Request) sluice.Claimant
 
 	// Retry is the policy for retries. Its AttemptTimeout applies until the header
@@ -67,10 +65,9 @@ type Config struct {
 	// retried otherwise, but not for throttles.
 	Retry sluice.RetryPolicy
 
-	// MaxPause is the longest pause of a key that a server can cause: by a
-	// Retry-After, by an exhausted limit, or by the interval of a rate. A longer
-	// pause is cut to MaxPause, which Stats shows as a Warning. 0 means 24 h, or
-	// Retry.MaxServerWait if that is longer; negative means no bound.
+	// MaxPause is the longest pause of a key that a server can cause, by a Retry-After, an
+	// exhausted limit, or the interval of a rate. A longer one is cut, which Stats shows as a
+	// Warning. 0 means 24 h, or Retry.MaxServerWait if that is longer; negative means no bound.
 	// Transport.Resume ends a pause earlier.
 	MaxPause time.Duration
 
@@ -78,12 +75,11 @@ type Config struct {
 	// to 599, and not 501.
 	AlsoRetry []int
 
-	// Idempotent, if set, reports whether a request may be sent twice although its
-	// method is not idempotent, such as a POST to an API that only computes, or whose
-	// body is a query. It gets the body as Cost does. It is called once for each such
-	// request without an Idempotency-Key or Overrides.Idempotent, before the queue. It
-	// must not change the request, read its body or keep body, and may be called by
-	// several goroutines at the same time.
+	// Idempotent, if set, reports whether a request may be sent twice although its method is
+	// not idempotent, such as a POST whose body is a query. It gets the body as Cost does. It
+	// is called once for each such request without an Idempotency-Key or Overrides.Idempotent,
+	// before the queue. It must not change the request, read its body or keep body, and may be
+	// called by several goroutines at the same time.
 	Idempotent func(req *http.Request, body []byte) bool
 
 	// Cost, if set, returns the estimated amounts of a request in limits that count more than
@@ -99,22 +95,19 @@ type Config struct {
 	Cost func(req *http.Request, body []byte) sluice.Costs
 
 	// Usage, if set, reads the actual amounts of the request from a response, which correct its
-	// Cost. Report.Settle does the same by hand.
+	// Cost, as Report.Settle does.
 	Usage Usage
 
 	// NoRetryThrottled turns off retries of throttled requests that are not idempotent.
-	// By default they are retried, because the server did not process them.
 	NoRetryThrottled bool
 
-	// ReleaseAtHeaders releases the permit when the header of a response arrives. By
-	// default it is held until the body is read or closed, because until then the
-	// server is busy and the connection in use.
+	// ReleaseAtHeaders releases the permit when the header of a response arrives. By default it
+	// is held until the body is read or closed.
 	ReleaseAtHeaders bool
 
-	// OnAttempt, if set, is called after each attempt with the key of its gate, when the
-	// header of the response has arrived or there is none. It runs in the goroutine of the
-	// request, must be safe for use by multiple goroutines, and should return soon. The
-	// exporters of package observe count responses by status with it.
+	// OnAttempt, if set, is called after each attempt with the key of its gate, when the header
+	// of the response has arrived or there is none. It runs in the goroutine of the request,
+	// must be safe for use by multiple goroutines, and should return soon.
 	OnAttempt func(key string, a Attempt)
 
 	// LeakThreshold is how long a permit must be held to count in Stats.HeldLong. 0 means
@@ -127,9 +120,8 @@ type Config struct {
 	// Headers configures how header fields are read.
 	Headers ratelimit.Options
 
-	// Inspect, if set, reads limits that are not in the header of a response, for
-	// APIs that are not recognized without it, see docs/http.md. It has the
-	// last word: it sees the result and may change it.
+	// Inspect, if set, reads limits that are not in the header of a response, for APIs that are
+	// not recognized without it, see docs/http.md. It sees the result and may change it.
 	Inspect Inspector
 }
 
@@ -139,26 +131,24 @@ type Config struct {
 // seconds becomes the rate of a key while requests wait, if none is configured and Gate.Adaptive.Peers is
 // not set; Stats shows it.
 type Published struct {
-	// Disabled means that a limit of which nothing remains delays no requests. The rate and
-	// the concurrency are those of the Config, and throttling responses are respected.
+	// Disabled means that an exhausted limit delays no requests. The rate and the concurrency
+	// are those of the Config, and throttling responses are respected.
 	Disabled bool
 
-	// Spread sends the remaining quota of a limit evenly until its reset, but not faster
-	// than the configured rate. It applies when less than this share of the limit
-	// remains: 0.1 means the last tenth, 1 always; 0 means never. A limit whose maximum is
-	// unknown is spread only by 1. Limits of other units than requests are spread
-	// only with a Cost.
+	// Spread sends the remaining quota of a limit evenly until its reset, but not faster than
+	// the configured rate. It applies when less than this share of the limit remains: 0.1 means
+	// the last tenth, 1 always; 0 means never. Only 1 spreads a limit whose maximum is unknown.
+	// Limits of other units than requests are spread only with a Cost.
 	//
 	// With 1, a key without a configured rate also has the slowest rate that its server
-	// publishes and, if none is configured, the concurrency. Servers publish no burst, so
-	// calls start evenly spaced, with a burst of 1; a Gate.Rate that has only a Burst is an
-	// error. Until the first response, calls without a configured concurrency go one by
-	// one. Stats shows the current ones.
+	// publishes and, if none is configured, the concurrency. The burst is then 1; a Gate.Rate
+	// that has only a Burst is an error. Until the first response, calls without a configured
+	// concurrency go one by one. Stats shows the current ones.
 	Spread float64
 
-	// Reserve is the share of each limit that is left to others, such as another program
-	// with the same account: 0.1 means that the last tenth is not used. It must be less
-	// than 1; 0 means that nothing is. A limit whose maximum is unknown has no reserve.
+	// Reserve is the share of each limit that is not used, such as for another program with the
+	// same account: 0.1 means the last tenth. It must be less than 1; 0 means none. A limit
+	// whose maximum is unknown has no reserve.
 	Reserve float64
 }
 
@@ -188,11 +178,10 @@ func (p *Published) reserve(most float64) float64 {
 // retry, and ShouldRetry = new(false) prevents a retry. With a Config.Cost, a Reason that is one of
 // its units, or "requests", says whose limit has rejected the request.
 //
-// peek returns the beginning of the body, up to 64 KiB, and leaves the body whole. It waits
-// for it, but at most for a second or the AttemptTimeout, whichever is shorter. Meanwhile the
-// permit is held, and the key is paused if the header says so. So an Inspector should call
-// peek only for responses that may be throttles, never for a stream. It must not change the
-// response or read its body.
+// peek returns the beginning of the body, up to 64 KiB, and leaves the body whole. It waits for
+// it, but at most for a second or the AttemptTimeout, whichever is shorter, while the permit is
+// held. Call peek only for responses that may be throttled, never for a stream. It must not
+// change the response or read its body.
 type Inspector func(resp *http.Response, peek func() []byte, said *ratelimit.Info)
 
 const defaultLongHeld = time.Minute

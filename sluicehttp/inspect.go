@@ -11,9 +11,9 @@ import (
 	"github.com/sluice-go/sluice/sluicehttp/ratelimit"
 )
 
-// GitHub is an [Inspector] for the secondary limits of GitHub. They have the status 403 or
-// 429, and only the body distinguishes them from a forbidden call. If GitHub does not say
-// when to retry, the wait is a minute, doubled for each further throttle, as GitHub documents.
+// GitHub is an [Inspector] for the secondary limits of GitHub. They have the status 403 or 429,
+// and only the body distinguishes them from a forbidden call. If GitHub does not say when to
+// retry, the wait is a minute, doubled each time, as GitHub documents.
 //
 // Every Transport uses GitHub for responses with an X-GitHub-Request-Id.
 func GitHub(resp *http.Response, peek func() []byte, said *ratelimit.Info) {

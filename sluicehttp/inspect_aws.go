@@ -8,12 +8,12 @@ import (
 	"github.com/sluice-go/sluice/sluicehttp/ratelimit"
 )
 
-// AWS is an [Inspector] for the APIs of Amazon Web Services and compatible ones, such as
-// other object stores. They also throttle with the statuses 400 (ThrottlingException,
+// AWS is an [Inspector] for the APIs of Amazon Web Services and compatible ones, such as other
+// object stores. They also throttle with the statuses 400 (ThrottlingException,
 // ProvisionedThroughputExceededException) and 503 (SlowDown, RequestLimitExceeded), with the
-// error code in the header or in a body of JSON or XML. AWS recognizes the throttles that
-// aws-sdk-go-v2 does, and those of MinIO. Such a request is retried whatever its method, because the server has
-// not processed it. AWS reads the body of responses from 400 without X-Amzn-ErrorType.
+// error code in the header or in a body of JSON or XML. AWS recognizes the codes that
+// aws-sdk-go-v2 does, and those of MinIO. Such a request is retried whatever its method. AWS
+// reads the body of responses from 400 without X-Amzn-ErrorType.
 //
 // Every Transport uses AWS for responses that look like errors of Amazon: from 400, with
 // X-Amzn-ErrorType, X-Amzn-RequestId or X-Amz-Request-Id, or with the media type

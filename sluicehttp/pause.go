@@ -59,8 +59,8 @@ func (st *state) warnCut(source string, asked time.Duration) {
 	}
 }
 
-// PauseUntil lets no request of a key leave before until, as [sluice.Gate.PauseUntil] does, and
-// reports whether the transport has that key, spelled as in Stats. why is shown in Stats.
+// PauseUntil is [sluice.Gate.PauseUntil] for the requests of a key, and reports whether the
+// transport has that key, spelled as in Stats.
 func (t *Transport) PauseUntil(key string, until time.Time, why string) bool {
 	found := false
 	for gate, st := range t.states.Range {
@@ -74,8 +74,8 @@ func (t *Transport) PauseUntil(key string, until time.Time, why string) bool {
 }
 
 // SetRate changes the configured rate of the gate of a key, spelled as in Stats, and reports
-// whether the transport has that key. A slower rate from Published.Spread stays that applies; a rate
-// that the server publishes is replaced, and counts again if rate is zero. The change is lost when
+// whether the transport has that key. A slower rate from Published.Spread stays; a rate that
+// the server publishes is replaced, and applies again if rate is zero. The change is lost when
 // the gate is evicted.
 func (t *Transport) SetRate(key string, rate sluice.Rate) (found bool, err error) {
 	for _, st := range t.states.Range {
@@ -125,11 +125,11 @@ func (st *state) place(limit int64) error {
 	return nil
 }
 
-// Resume ends the pause of a key, spelled as in Stats and [Hop], and reports whether the transport
-// has that key. Waiting calls start at the pace, not all at once. Resume also drops everything that
-// would renew the pause: a slower rate from Published.Spread, the doubled waits after throttles
-// without a time, and a pause of all calls to the last server of the key. A rate that the server
-// publishes and the retry budget stay. The next throttle pauses the key again.
+// Resume ends the pause of a key, spelled as in Stats and [Hop], and reports whether the
+// transport has that key. Waiting calls start at the rate. Resume also drops everything that
+// would renew the pause: a slower rate from Published.Spread, the doubled waits after
+// throttling responses without a time, and a pause of all calls to the last server of the key.
+// A rate that the server publishes and the retry budget stay.
 func (t *Transport) Resume(key string) bool {
 	found := t.global.lift(named(key))
 	for _, st := range t.states.Range {

@@ -9,8 +9,8 @@ import (
 	"github.com/sluice-go/sluice"
 )
 
-// A Report is the history of a request: a response with status 429 does not say how
-// often it was sent, nor why not once more. It is safe for use by multiple goroutines.
+// A Report is the history of a request: how often it was sent, and why not once more. It is
+// safe for use by multiple goroutines.
 type Report struct {
 	mu   sync.Mutex
 	last *page // nil before the first hop
@@ -25,10 +25,10 @@ type Hop struct {
 	// Attempts are the attempts in order; none if the gate rejected the request.
 	Attempts []Attempt
 
-	// Why is why there was no other attempt after the last one failed: ErrReplay,
-	// ErrUnsafe, the Why of a *sluice.RetryError, the error of the gate if it
-	// refused the request, or another error if there was no gate or no body to
-	// send. It is nil if the last attempt did not fail.
+	// Why is why there was no other attempt after the last one failed: ErrReplay, ErrUnsafe,
+	// the Why of a *sluice.RetryError, the error of the gate if it rejected the request, or
+	// another error if there was no gate or no body to send. It is nil if the last attempt did
+	// not fail.
 	Why error
 
 	// RetryAt is when to retry; zero if unknown.
@@ -37,11 +37,10 @@ type Hop struct {
 
 // An Attempt is one time that a request was sent.
 type Attempt struct {
-	// Waited is the time in the backoff and at the gate before it left.
+	// Waited is the time in the backoff and at the gate before that.
 	Waited time.Duration
 
-	// Sent is when it left, and Took the time until the header of the response
-	// arrived, or an error.
+	// Sent is when it was sent, and Took the time until the header of the response or an error.
 	Sent time.Time
 	Took time.Duration
 
@@ -59,8 +58,7 @@ func WithReport(ctx context.Context) (context.Context, *Report) {
 	return context.WithValue(ctx, reportKey{}, r), r
 }
 
-// Last returns the last hop: that of the request to which the last redirect led. Before the
-// first hop it returns the zero Hop.
+// Last returns the last hop, after the last redirect, or the zero Hop before the first.
 func (r *Report) Last() Hop {
 	r.mu.Lock()
 	defer r.mu.Unlock()

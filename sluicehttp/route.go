@@ -23,15 +23,14 @@ const (
 	mostName     = 120 // bytes of the name of a scope
 )
 
-// ByRoute is a [Config.Key] for a server whose limits are those of routes: there is a gate for each
+// ByRoute is a [Config.Key] for a server that limits each route: there is a gate for each
 // server, method and path without ids, such as
 //
 //	https://api.example.com GET /v1/customers/{}
 //
-// Without a Key the transport finds out which limits are those of one route, see
-// docs/http.md. ByRoute is for those who know: a wait of one route does not delay another one, from
-// the first on, and only a Parent limits all routes together. The number of gates is
-// that of the routes; Config.Keys bounds it.
+// Without a Key the transport finds out which limits apply to one route, see docs/http.md. With
+// ByRoute, a wait of one route never delays another one, and only a Parent limits all routes
+// together. Config.Keys limits the number of gates.
 func ByRoute(req *http.Request) string {
 	return destination(req).String() + " " + routeName(req)
 }

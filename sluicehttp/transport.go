@@ -18,12 +18,11 @@ import (
 	"github.com/sluice-go/sluice/sluicehttp/ratelimit"
 )
 
-// A Transport is an [http.RoundTripper] that sends requests through gates, retries
-// transient failures, and respects Retry-After and rate-limit headers, within the bounds of
-// its [Config]. It is made by [New]; the zero Transport is one with the zero Config. It is safe
-// for use by multiple goroutines, and must not be copied. None of
-// its own goroutines outlives a request and its body. A Transport that was made, or if it is
-// zero, first used in a testing/synctest bubble belongs to it.
+// A Transport is an [http.RoundTripper] that sends requests through gates. It is made by [New];
+// the zero Transport is one with the zero [Config]. It is safe for use by multiple goroutines,
+// and must not be copied. None of its own goroutines outlives a request and its body. A
+// Transport that was made, or if it is zero, first used in a testing/synctest bubble belongs to
+// it.
 type Transport struct {
 	once      sync.Once // sets up a zero Transport
 	base      http.RoundTripper
@@ -57,9 +56,8 @@ func New(base http.RoundTripper, options ...Config) (*Transport, error) {
 	return t, nil
 }
 
-// NewClient returns a client with a new Transport above [http.DefaultTransport], without a Timeout:
-// that would include the time in the queue. Each attempt has the AttemptTimeout of
-// Config.Retry instead. Its errors are those of [New].
+// NewClient returns a client with a new Transport above [http.DefaultTransport], without a
+// Timeout, which would include the time in the queue. Its errors are those of [New].
 //
 //	client, err := sluicehttp.NewClient() // finds the limit of each host
 func NewClient(options ...Config) (*http.Client, error) {
@@ -218,14 +216,13 @@ func (t *Transport) use(k key, f func(*state) error) error {
 // there was no other attempt.
 //
 // Without a response, the error is that of the base transport if there was one attempt; the
-// error of the context; a [*sluice.RetryError] with the last error and why there was no
-// other attempt; or that of the gate if it rejected the request. If a wait cannot end
-// before the deadline of the context, which http.Client.Timeout sets, RoundTrip returns at
-// once, with an error that matches [*limits.WaitError] and [context.DeadlineExceeded].
+// error of the context; a [*sluice.RetryError]; or that of the gate if it rejected the request.
+// If a wait cannot end before the deadline of the context, which http.Client.Timeout sets,
+// RoundTrip returns at once, with an error that matches [*limits.WaitError] and
+// [context.DeadlineExceeded].
 //
-// The deprecated Request.Cancel ends no wait for the gate or in a backoff: use the context
-// of the request. The base transport still honors it while the request or the response is
-// sent, and then the request is not sent again.
+// The deprecated Request.Cancel does not end a wait for the gate or in a backoff: use the
+// context of the request. When it ends an attempt, the request is not sent again.
 //
 // The permit of the request is released when the body of the response has been read to its
 // end, has failed, or is closed. RoundTrip never changes req and always closes its body.

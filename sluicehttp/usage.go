@@ -22,10 +22,10 @@ import (
 // array that has more than 4 KiB all the same, or the last 64 KiB of that. So it has the usage
 // wherever that stands.
 //
-// The last part comes when the body was read to its end, and resp.Trailer is complete, or when it
-// is closed. It does not come if the context of the request ends before. The amounts in used then
-// settle the request: its estimates of these units are corrected, and other units stay as
-// estimated. Negative amounts and those above 10⁹ are ignored.
+// The last part comes when the body was read to its end, and resp.Trailer is complete, or when
+// it is closed. It does not come if the context of the request ends before. The amounts in used
+// then settle the request: its estimates of these units are corrected, and other units stay as
+// estimated. Amounts below 0 and above 10⁹ are ignored.
 //
 // A Usage must not read the body, change resp, or keep part. It is called by the goroutine
 // that reads the body, and may be called for several responses at once.
