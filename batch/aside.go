@@ -12,8 +12,8 @@ import (
 // is set aside.
 var ErrSuspended = errors.New("batch: its group is set aside")
 
-// An Suspend says when a group of items is set aside, and the fate of its items then.
-// Without Config.Group all items are one group.
+// A Suspend says when a group of items is set aside, and the fate of its items. Without
+// Config.Group all items are one group.
 //
 // A group is set aside when After attempts in a row have failed, none of them with a
 // definite answer: a [sluice.Permanent] error shows that the server is well. Its items

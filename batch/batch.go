@@ -31,43 +31,40 @@ type Config[In any] struct {
 	// Retry is the policy for the attempts of each item.
 	Retry sluice.RetryPolicy
 
-	// ReadAhead is the maximum number of items that have been read from the input
-	// and not yet passed the body of the loop. 0 means twice the concurrency of the
-	// gate when the batch begins, or 1,000 if that is unlimited; with a Group, at
-	// least 10,000. More than 2²⁰ is an error. Retries of up to Ahead items may wait
-	// in the gate; if its MaxWaiting is lower, it rejects some of them.
+	// ReadAhead is the maximum number of items that have been read from the input and not yet
+	// passed the body of the loop. 0 means twice the concurrency of the gate when the batch
+	// begins, or 1,000 if that is unlimited; with a Group, at least 10,000. More than 2²⁰ is an
+	// error. Retries of up to ReadAhead items may wait in the gate; if its MaxWaiting is lower,
+	// it rejects some of them.
 	ReadAhead int
 
-	// Group, if set, returns the group of an item, such as the host that it calls. A
-	// group whose calls wait, for a pause, a slow server or a backoff, delays only
-	// its own items: items of other groups start, although they were read later.
-	// While other groups have calls to make, a group has at most half of the
-	// concurrency of the gate. Each item that is in progress has a goroutine: those of a group are
-	// at most twice as many as the concurrency, or 1,000 if that is unlimited.
+	// Group, if set, returns the group of an item, such as the host that it calls. A group
+	// whose calls wait delays only its own items: later items of other groups start. While
+	// other groups have calls to make, a group has at most half of the concurrency of the gate.
+	// Each item in progress has a goroutine; a group has at most twice the concurrency of them,
+	// or 1,000 if that is unlimited.
 	//
 	// If the function of a paced batch fails because a server requests too long a wait, only the
 	// group ends: its items are unfinished.
 	Group func(item In) string
 
-	// Suspend says when the items of a group, or all if there is no Group, are not
-	// tried for a while, because call after call failed, and when that ends the
-	// batch.
+	// Suspend says when the items of a group, or all without a Group, are not tried for a
+	// while, and when that ends the batch.
 	Suspend Suspend
 
-	// Ordered yields results in the order of the input. A slow item then delays those after it, at
-	// most Ahead of them.
+	// Ordered yields results in the order of the input. A slow item then delays those after it,
+	// at most ReadAhead of them.
 	Ordered bool
 
-	// Halt ends the batch after a number of failures or successes. The zero Halt
-	// never does; but see Suspend.
+	// Halt ends the batch after a number of failures or successes. The zero Halt never does.
 	Halt Halt
 
 	// Stop, if not nil, ends the batch soon when it is closed.
 	Stop <-chan struct{}
 
-	// OnStop, if set, is called once, as soon as the batch ends early or the loop is
-	// left; why says why. It may be called by any goroutine and must not
-	// block. An input that can block needs it, to know when to give up.
+	// OnStop, if set, is called once, as soon as the batch ends early or the loop is left; why
+	// says why. It may be called by any goroutine and must not block. An input that can block
+	// needs it to give up.
 	OnStop func(why error)
 
 	// Log, if not nil, says which items are skipped and records the outcome of
@@ -83,13 +80,12 @@ type Config[In any] struct {
 	// Tally, if not nil, counts the outcomes. It can be read at any time.
 	Tally *Tally
 
-	// ExternalGate says that the function itself passes the gate, for example with an
-	// HTTP client whose transport has the gate as its parent. The batch then
-	// neither acquires nor retries; it uses the gate only for Times.Intended and
-	// Ahead. The function must call [StartAttempt] when an attempt starts. If it fails
-	// after the batch has ended, the item is unfinished, unless the error
-	// matches a [*sluice.RetryError] whose Why is ErrPermanent, ErrAttempts,
-	// ErrElapsed or ErrBudget.
+	// ExternalGate says that the function itself passes the gate, for example with an HTTP
+	// client whose transport has the gate as its parent. The batch then neither acquires nor
+	// retries; it uses the gate only for Times.Intended and ReadAhead. The function must call
+	// [StartAttempt] when an attempt starts. If it fails after the batch has ended, the item is
+	// unfinished, unless the error matches a [*sluice.RetryError] whose Why is ErrPermanent,
+	// ErrAttempts, ErrElapsed or ErrBudget.
 	ExternalGate bool
 }
 
@@ -139,11 +135,11 @@ type Result[In, Out any] struct {
 //		…
 //	}
 //
-// An item is recorded in the log when the body of the loop has ended normally. If the
-// body breaks, returns or panics, the item is unfinished in the log. So the body may see
-// a result twice, but never misses one. Leaving the loop cancels the calls in flight and
-// waits for them. The input runs in its own goroutine, for which Map always waits:
-// an input that blocks must give up after Config.OnStop.
+// An item is recorded in the log when the body of the loop has ended normally. If the body
+// breaks, returns or panics, the item is unfinished in the log. So the body may see a result
+// twice, but never misses one. Leaving the loop cancels the calls in flight and waits for them.
+// The input runs in its own goroutine, for which Map always waits: an input that blocks must
+// give up after Config.OnStop.
 //
 // A panic of f or in is not recovered. Each range over the sequence is a new batch. Map
 // panics if ctx, gate, in or f is nil.

@@ -17,9 +17,8 @@
 // # Groups
 //
 // If items call several servers, Config.Group says which one. Then a server that is slow,
-// paused or dead delays only its own items. When call after call to it fails, it is set
-// aside, and tried again now and then, see [Suspend]. A batch whose calls all fail ends
-// within seconds, with or without groups.
+// paused or dead delays only its own items. When call after call to it fails, it is suspended,
+// see [Suspend]. A batch whose calls all fail ends within seconds, with or without groups.
 //
 // # Outcomes
 //

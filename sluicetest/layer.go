@@ -7,8 +7,8 @@ import (
 	"sync/atomic"
 )
 
-// A Layer is middleware: it takes the next handler and returns one that calls it, answers
-// on its own, or breaks something. Any function with this signature is a Layer.
+// A Layer is middleware: it takes the next handler and returns one that calls it, answers on
+// its own, or breaks something.
 //
 // Faults, limits, handlers, and conditions such as [On] are layers. The layers of this
 // package work only in a [Server] and panic elsewhere. A Layer may be used in several

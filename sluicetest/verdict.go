@@ -17,7 +17,7 @@ func (r Record) Filter(keep func(Request) bool) Record {
 	return r
 }
 
-// Host is Where for the requests to one host.
+// Host is Filter for the requests to one host.
 func (r Record) Host(host string) Record {
 	return r.Filter(func(q Request) bool { return q.Host == host })
 }
