@@ -23,7 +23,8 @@ type RetryPolicy struct {
 	Backoff, ThrottleBackoff Backoff
 
 	// MaxElapsed limits the retries. No retry begins more than MaxElapsed after the first
-	// attempt began; the call gives up without waiting for it. 0 means 15 min, negative no
+	// attempt began; the call gives up without waiting for it. The wait for the gate before the
+	// first attempt does not count. 0 means 15 min, negative no
 	// bound.
 	//
 	// If MaxElapsed is 0 and MaxServerWait is more than 5 min, a single wait of more than 5

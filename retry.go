@@ -30,11 +30,12 @@ import (
 // timeout, and not marked with ThrottledFor, ThrottledUntil or RetryAt), and by every 30 s in
 // which no call fails. It does not reject calls in advance: they wait until their deadline.
 //
-// If RetryValue gives up, it returns the zero T and a [*RetryError], immediately if a wait
-// could not end in time. If the first attempt fails with an error marked with Permanent, it
-// returns that error as it is; if RetryPolicy.Retryable returns false for it, Permanent of it.
-// If the gate rejects the first attempt, it returns the error of the gate. If f panics, the
-// permit is released and the panic propagates.
+// If RetryValue gives up, it returns the zero T and a [*RetryError]: the last error, why there is no
+// other attempt, and when to come back. It does not begin a wait that cannot end in time.
+// If the first attempt fails with an error marked with Permanent, it returns that error as it
+// is; if RetryPolicy.Retryable returns false for it, Permanent of it. If the gate rejects the
+// first attempt, it returns the error of the gate. If f panics, the permit is released and the
+// panic propagates.
 func RetryValue[T any](ctx context.Context, gate *Gate, f func(ctx context.Context) (T, error), policy ...RetryPolicy) (T, error) {
 	var zero T
 	a := NewRetryLoop(gate, defaults.Option("sluice.Retry", policy))

@@ -44,8 +44,9 @@ func (l *limiters) Take(ctx context.Context, key string, n int64) (limits.Result
 }
 
 // On returns the limit of key, for a gate or sluice.NewQueue. Its Adjust returns units that
-// still apply: that have not leaked, or are in the current window. If there are none, its error
-// is [ErrStranded]. It can be joined with limits of the same store and key whose names are the
+// still apply: in a bucket those that cannot have leaked yet, in a fixed window those allowed in
+// it, and in a sliding window the newest that are as old as the call. If there are none, its
+// error is [ErrStranded]. It can be joined with limits of the same store and key whose names are the
 // same up to the last slash, such as "orders/second" and "orders/day"; the key of a [Pacer] is
 // "".
 func (l *limiters) On(key string) limits.Remote { return l.on(key) }

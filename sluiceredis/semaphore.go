@@ -132,7 +132,8 @@ var _ limits.Semaphore = (*Semaphore)(nil)
 //
 // It returns ErrTooLarge immediately if n is more than the limit, ctx.Err() if ctx ends,
 // ErrTimeout after longest, and [ErrOutage] if the server did not answer, whatever the policy
-// of the store. It panics if n < 0.
+// of the store. A request whose outcome is unknown is repeated: a lease has a name and is leased
+// once. It panics if n < 0.
 func (s *Semaphore) Acquire(ctx context.Context, n int64, longest time.Duration) (limits.Lease, error) {
 	l, err := s.acquire(ctx, n, longest)
 	if err != nil {
