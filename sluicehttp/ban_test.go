@@ -74,7 +74,7 @@ func TestBan(t *testing.T) {
 		}
 		close(items)
 		wg.Wait()
-		if lost > 8 || w.now() > 6*time.Minute {
+		if lost > 30 || w.now() > 6*time.Minute { // mostly 2 to 8, and 14 in one of 600 runs
 			t.Errorf("%d of 300 are lost, in %v", lost, w.now())
 		}
 	})
