@@ -59,7 +59,7 @@ func (e *excerpt) reset() { e.all, e.outline = e.all[:0], nil }
 //
 // Nested arrays are part of the outermost one. If the outline is too long all the same, its end counts.
 // An outline of anything but JSON is of no use, but as short. It needs a few bytes of state and
-// no stack, and 2 ns a byte of numbers or 5 of text with an escape in each 8; json.Decoder.Token takes 60 and 8.
+// no stack, and 1 ns a byte of numbers or 5 of text with an escape in each 8; json.Decoder.Token takes 93 and 11.
 type outline struct {
 	out     tail
 	depth   int  // of brackets and braces

@@ -57,7 +57,8 @@ func New(base http.RoundTripper, options ...Config) (*Transport, error) {
 }
 
 // NewClient returns a client with a new Transport above [http.DefaultTransport], without a
-// Timeout, which would include the time in the queue. Its errors are those of [New].
+// Timeout, which would include the time in the queue. Each attempt has the AttemptTimeout of
+// Config.Retry instead. Its errors are those of [New].
 //
 //	client, err := sluicehttp.NewClient() // finds the limit of each host
 func NewClient(options ...Config) (*http.Client, error) {
@@ -218,7 +219,7 @@ func (t *Transport) use(k key, f func(*state) error) error {
 // Without a response, the error is that of the base transport if there was one attempt; the
 // error of the context; a [*sluice.RetryError]; or that of the gate if it rejected the request.
 // If a wait cannot end before the deadline of the context, which http.Client.Timeout sets,
-// RoundTrip returns at once, with an error that matches [*limits.WaitError] and
+// RoundTrip returns immediately, with an error that matches [*limits.WaitError] and
 // [context.DeadlineExceeded].
 //
 // The deprecated Request.Cancel does not end a wait for the gate or in a backoff: use the

@@ -50,7 +50,7 @@ func (o *options) hour(binary string) error {
 	next, minute := began.Add(time.Minute), 1
 	for n := 0; time.Since(began) < o.long; n++ {
 		time.Sleep(time.Until(began.Add(time.Duration(n) * time.Second / pace)))
-		free <- struct{}{} // on a machine that stands still, calls must not pile up
+		free <- struct{}{} // if the machine stalls, calls wait here instead of running all at the same time
 		all.Go(func() {
 			defer func() { <-free }()
 			made.Add(1)

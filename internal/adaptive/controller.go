@@ -237,12 +237,11 @@ func (c *Controller) saturated(t float64) bool {
 	if c.started < n || !c.paced() {
 		return true
 	}
-	first := c.started - n
 	if c.pace.patience < math.Inf(1) {
 		n = fewRecent
-		first = c.started - n
 	}
-	achieved := float64(n) * c.meanCost / math.Max(1e-9, t-c.recent[first%uint64(len(c.recent))])
+	first := (c.started - n) % uint64(len(c.recent))
+	achieved := float64(n) * c.meanCost / math.Max(1e-9, t-c.recent[first])
 	if c.phase == Searching {
 		return c.pace.now <= 3*achieved
 	}

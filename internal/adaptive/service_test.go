@@ -82,7 +82,6 @@ func TestController_AnIncidentIsNoLimit(t *testing.T) {
 // end with a belief in a call in ten seconds, or with a short time in which the pace was back. The throughput
 // is back within a minute in all of the seeds.
 func TestController_AnIncidentOfRandomRejectionsIsNoLimit(t *testing.T) {
-	built.SkipRaced(t)
 	const begin, rate = 150., 4 / .05
 	for _, share := range []float64{.5, .8} {
 		for seed := range uint64(12) {

@@ -136,7 +136,7 @@ func (q *Queue) over(err error) bool {
 // Subjects of the stream.
 func (q *Queue) items() string { return q.at.Name + ".items" }
 func (q *Queue) dead() string  { return q.at.Name + ".dead" }
-func (q *Queue) back() string  { return q.at.Name + ".back" } // the items that each job gave back
+func (q *Queue) back() string  { return q.at.Name + ".back" } // the items that each job has returned
 
 const (
 	consumerName = "workers"

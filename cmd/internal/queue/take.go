@@ -42,7 +42,7 @@ type Worker struct {
 
 	mu       sync.Mutex
 	held     map[int64]*Item // by their Seq
-	returned []int64         // the Seq of each item that was given back
+	returned []int64         // the Seq of each item that was returned
 }
 
 // Work begins to work on the queue, which must be there.
@@ -138,7 +138,7 @@ func (w *Worker) Take(stop <-chan struct{}, most int) ([]*Item, error) {
 // fetch takes up to n items that are there. What an unavailable server would say is asked by info.
 func (w *Worker) fetch(n int) (items []*Item) {
 	if !w.conn.IsConnected() {
-		return nil // a later request would receive items with nobody to work on them
+		return nil // the request would be sent later, and its items would wait for nobody
 	}
 	batch, err := w.consumer.FetchNoWait(n)
 	if err != nil {
@@ -224,11 +224,11 @@ func (w *Worker) Return(it *Item) {
 	delete(w.held, it.Seq)
 }
 
-// The server counts deliveries, and does not distinguish an item that was given back from one whose job
-// was killed. So each worker publishes what it gave back, in one message, which stays until the queue
+// The server counts deliveries, and does not distinguish an item that was returned from one whose job
+// was killed. So each worker publishes the items that it returned, in one message, which stays until the queue
 // has no items. It is not confirmed: if it is lost, the deliveries look like those of a killed job.
 
-// Returned returns how many of the workers that had an item gave it back and said so in Close.
+// Returned returns how many of the workers that had an item returned it and said so in Close.
 func (w *Worker) Returned(ctx context.Context, it *Item) (times int, err error) {
 	s, err := w.stream(ctx)
 	for seq := uint64(1); err == nil; seq++ {
@@ -248,7 +248,7 @@ func (w *Worker) Returned(ctx context.Context, it *Item) (times int, err error) 
 	return times, w.explain(err)
 }
 
-// forget deletes what workers have given back from a queue that has no items.
+// forget deletes the messages about returned items from a queue that has no items.
 func (w *Worker) forget(ctx context.Context) {
 	if s, err := w.stream(ctx); err == nil {
 		_ = s.Purge(ctx, jetstream.WithPurgeSubject(w.back())) // or the next job does it
