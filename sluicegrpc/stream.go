@@ -40,6 +40,7 @@ type stream struct {
 	over     sync.Once   // calls finish
 
 	failing chan struct{} // holds a token during another attempt, which may wait
+	reading sync.Mutex    // is locked while a message is received from gRPC
 
 	mu        sync.Mutex // also guards the fields of call once the stream is open
 	turn      *turn
@@ -60,9 +61,10 @@ type turn struct {
 	timer  *time.Timer             // of the AttemptTimeout, or nil
 
 	// Guarded by s.mu.
-	stop  func() bool // stops watching the context of the client
-	phase phase
-	err   error // for the client, of a closed turn
+	stop   func() bool // stops watching the context of the client
+	phase  phase
+	nodded bool  // gRPC called OnFinish with nil
+	err    error // for the client, of a closed turn
 }
 
 // A phase is the decision about a turn.
@@ -156,12 +158,48 @@ func (t *turn) cancelled() {
 	}
 }
 
-// finished is the OnFinish of t.
+// finished is the OnFinish of t. A success is left to RecvMsg: Header of grpc-go reports one
+// for a rejection, too, if the transport has read its frame but not yet set the status.
 func (t *turn) finished(err error) {
 	t.s.mu.Lock()
 	t.probe.ended = true
+	t.nodded = err == nil
 	t.s.mu.Unlock()
-	t.end(err)
+	if err != nil {
+		t.end(err)
+	}
+}
+
+// header waits for the header of t. Without one t has ended then if it is over: SendMsg has
+// returned io.EOF, or gRPC has called OnFinish.
+func (t *turn) header(over bool) (metadata.MD, error) {
+	header, err := t.stream.Header()
+	if header != nil || !t.undecided(over) {
+		return header, err
+	}
+	t.s.reading.Lock() // if RecvMsg is being called, gRPC calls OnFinish now, and it returns
+	if !t.undecided(over) {
+		t.s.reading.Unlock()
+		return header, err
+	}
+	end := t.stream.RecvMsg(nil) // where there is no header there is no message
+	t.s.reading.Unlock()
+	if end == io.EOF {
+		end = nil
+	}
+	trailer := t.stream.Trailer()
+	t.s.mu.Lock()
+	t.probe.trailer = trailer
+	t.s.mu.Unlock()
+	t.end(end)
+	return header, err
+}
+
+// undecided reports whether t is open though gRPC has ended its stream.
+func (t *turn) undecided(over bool) bool {
+	t.s.mu.Lock()
+	defer t.s.mu.Unlock()
+	return t.phase == opened && (over || t.nodded)
 }
 
 // end ends t, once, with err, nil for a success. again reports that there must be another
@@ -271,7 +309,9 @@ func (s *stream) current() *turn {
 func (s *stream) RecvMsg(m any) error {
 	for {
 		t := s.current()
+		s.reading.Lock()
 		err := t.stream.RecvMsg(m)
+		s.reading.Unlock()
 		if (err == nil || err == io.EOF) && t.commit(true) {
 			s.received(t, m, err)
 			return err
@@ -333,7 +373,7 @@ func (s *stream) SendMsg(m any) error {
 		t := s.ready()
 		err := t.stream.SendMsg(m)
 		if err == io.EOF && s.desc.ClientStreams {
-			_, _ = t.stream.Header() // lets gRPC call OnFinish, unless there is a header
+			_, _ = t.header(true) // ends t, unless there is a header
 		}
 		switch {
 		case err != nil && err != io.EOF:
@@ -363,7 +403,7 @@ func (s *stream) Header() (metadata.MD, error) {
 	for {
 		t := s.current()
 		if t.commit(false) {
-			header, err := t.stream.Header()
+			header, err := t.header(false)
 			t.inTime()
 			return header, err
 		}

@@ -279,3 +279,78 @@ func TestStream_EndsTwice(t *testing.T) {
 		})
 	}
 }
+
+// An eager stream has been rejected, but Header calls that a success, as in grpc-go between
+// the frame that ends a stream and its status.
+type eager struct {
+	grpc.ClientStream
+	onFinish func(error)
+	reads    int
+}
+
+func (e *eager) SendMsg(any) error { return io.EOF }
+
+func (e *eager) Header() (metadata.MD, error) {
+	e.onFinish(nil)
+	return nil, nil
+}
+
+func (e *eager) RecvMsg(any) error {
+	e.reads++
+	return failure(codes.ResourceExhausted)
+}
+
+func (e *eager) Trailer() metadata.MD { return metadata.Pairs("grpc-retry-pushback-ms", "7000") }
+
+// TestStream_EndsBeforeItsStatus: a rejection that gRPC takes for a success for a moment is a
+// rejection, whichever method notices that the stream has ended. After Header it is final.
+func TestStream_EndsBeforeItsStatus(t *testing.T) {
+	for _, first := range []string{"SendMsg", "Header", "Header beside RecvMsg"} {
+		synctest.Test(t, func(t *testing.T) {
+			key := func(context.Context, string, string) string { return "key" }
+			i := mustNew(t, sluicegrpc.Config{Retry: seconds, Idempotent: idempotent, Key: key})
+			var once *eager
+			streamer := func(_ context.Context, _ *grpc.StreamDesc, _ *grpc.ClientConn, _ string, opts ...grpc.CallOption) (grpc.ClientStream, error) {
+				if once != nil {
+					return puppet{recv: func() error { return io.EOF }}, nil
+				}
+				once = &eager{}
+				for _, o := range opts {
+					if o, ok := o.(grpc.OnFinishCallOption); ok {
+						once.onFinish = o.OnFinish
+					}
+				}
+				return once, nil
+			}
+			var ended []codes.Code
+			s, err := i.Stream(t.Context(), &grpc.StreamDesc{ClientStreams: true, ServerStreams: true}, nil, empty, streamer,
+				grpc.OnFinish(func(err error) { ended = append(ended, status.Code(err)) }))
+			wantCode(t, err, codes.OK)
+			start, want := time.Now(), codes.ResourceExhausted
+			switch first {
+			case "SendMsg": // the next attempt has its message
+				want = codes.OK
+				wantCode(t, s.SendMsg(request), codes.OK)
+			case "Header":
+				_, _ = s.Header()
+			default:
+				go func() { _, _ = s.Header() }()
+			}
+			err = s.RecvMsg(nil)
+			if err == io.EOF {
+				err = nil
+			}
+			synctest.Wait()
+			if first == "Header beside RecvMsg" && err == nil { // RecvMsg was the first
+				want = codes.OK
+			}
+			wantCode(t, err, want)
+			if !slices.Equal(ended, []codes.Code{want}) || once.reads == 0 {
+				t.Errorf("%s: OnFinish was called with %v after %d reads, want %v once", first, ended, once.reads, want)
+			}
+			if first == "SendMsg" && time.Since(start) != 7*time.Second {
+				t.Errorf("%s: the next attempt ended after %v, want 7s", first, time.Since(start))
+			}
+		})
+	}
+}
