@@ -38,8 +38,9 @@ type programGate struct {
 	*book
 	gate     *sluice.Gate
 	up       *programGate
-	unlisted bool // its semaphore has no order
-	counts   bool // it has the limit that counts
+	unlisted bool       // its semaphore has no order
+	counts   bool       // it has the limit that counts
+	sets     sync.Mutex // is locked while its concurrency is set
 }
 
 var errOnPurpose = errors.New("on purpose")
@@ -101,7 +102,10 @@ func (x *programRun) observer(i int) func(sluice.Event) {
 		case 2:
 			_ = g.Snapshot()
 		case 3:
-			_ = g.SetConcurrency(g.Stats().Concurrency)
+			if n := x.nodes[i]; n.sets.TryLock() { // otherwise it could undo what a deed sets
+				_ = g.SetConcurrency(g.Stats().Concurrency)
+				n.sets.Unlock()
+			}
 		case 4:
 			if p, ok := x.nodes[0].gate.TryAcquire(0); ok {
 				p.Release()
@@ -153,7 +157,9 @@ func (x *programRun) do(d deed, all *sync.WaitGroup) {
 		_ = n.gate.SetRate(sluice.Rate{Count: d.n, Per: time.Second, Burst: d.burst})
 	case changesRoom:
 		n.change(x.now(), d.n)
+		n.sets.Lock()
 		_ = n.gate.SetConcurrency(d.n)
+		n.sets.Unlock()
 	case restores:
 		_ = n.gate.Restore(x.nodes[d.other].gate.Snapshot())
 	case looks:
