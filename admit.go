@@ -74,7 +74,7 @@ func newPath(g *Gate, later *events) *path {
 // asking returns how a call of g asks its further limits and parents, nil if there are
 // none, and the events of the parents that are to be reported when it is over.
 func (g *Gate) asking() (queue.AskFunc, *events) {
-	if g.parent == nil || !g.parent.observed {
+	if !g.parentObserved() {
 		return g.ask, nil
 	}
 	later := new(events)
@@ -301,6 +301,22 @@ func (e *events) add(g *Gate, event Event) {
 	if e != nil && g.observer != nil {
 		*e = append(*e, gateEvent{g, event})
 	}
+}
+
+func (g *Gate) parentObserved() bool { return g.parent != nil && g.parent.observed }
+
+// parentsAdmitted returns the events of the parents of g when they have let a call of n leave without
+// a wait, nil if none of them has an observer.
+func (g *Gate) parentsAdmitted(ctx context.Context, n int64) *events {
+	if !g.parentObserved() {
+		return nil
+	}
+	later := g.parent.parentsAdmitted(ctx, n)
+	if later == nil {
+		later = new(events)
+	}
+	later.add(g.parent, Event{Kind: EventAdmitted, Context: ctx, N: n})
+	return later
 }
 
 func (e *events) report() {

@@ -134,8 +134,7 @@ func (g *Gate) TryAcquire(cost ...int64) (*Permit, bool) {
 		p, err := g.AcquireWithin(context.Background(), n, 0)
 		return p, err == nil
 	}
-	ask, later := g.asking()
-	left, ok := g.try(n, ask)
+	left, later, ok := g.try(n)
 	if !ok {
 		g.refused[reasonBusy].Add(1)
 		later.report()
@@ -150,19 +149,25 @@ func (g *Gate) TryAcquire(cost ...int64) (*Permit, bool) {
 	return p, true
 }
 
-// try is TryAcquire for a positive n of a gate without a semaphore.
-func (g *Gate) try(n int64, ask queue.AskFunc) (left queue.Grant, ok bool) {
-	if n == 1 && ask == nil {
+// try is TryAcquire for a positive n of a gate without a semaphore. later are the events of its
+// parents.
+func (g *Gate) try(n int64) (left queue.Grant, later *events, ok bool) {
+	if n == 1 && g.ask == nil {
 		if now, v := g.admitUnlocked(); v != schedule.Ask {
-			return queue.Grant{At: now}, v == schedule.Leave
+			return queue.Grant{At: now}, nil, v == schedule.Leave
 		}
 	}
 	if g.direct != nil {
-		if left, v := g.direct.passAll(context.Background(), n); v != schedule.Ask {
-			return left, v == schedule.Leave
+		switch left, v := g.direct.passAll(context.Background(), n); {
+		case v == schedule.Leave:
+			return left, g.parentsAdmitted(context.Background(), n), true
+		case v == schedule.Early && !g.parentObserved():
+			return left, nil, false
 		}
 	}
-	return g.queue.Try(queue.Request{N: n, Ask: ask})
+	ask, later := g.asking()
+	left, ok = g.queue.Try(queue.Request{N: n, Ask: ask})
+	return left, later, ok
 }
 
 // Wait blocks until a call of cost 1 may start, and treats it as ended immediately. It is for

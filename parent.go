@@ -42,7 +42,7 @@ func directPath(g *Gate) (d direct) {
 	switch {
 	case g.parent == nil && len(g.steps) == 0: // it is alone
 		return nil
-	case g.parent != nil && g.parent.observed || slices.ContainsFunc(g.steps, step.slow):
+	case slices.ContainsFunc(g.steps, step.slow):
 		return nil
 	}
 	for ; g != nil; g = g.parent {

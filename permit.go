@@ -141,9 +141,7 @@ func (g *Gate) queueToBorrow() (now time.Duration, done func(), err error) {
 // takeTurn leaves immediately if that is possible without the lock, and otherwise waits in
 // the queue of g. The call has waited for before already.
 func (p *Permit) takeTurn(ctx context.Context, g *Gate, r *queue.Request, lease limits.Lease, before time.Duration) error {
-	var later *events
-	r.Ask, later = g.asking()
-	if r.N == 1 && r.Ask == nil && ctx.Err() == nil {
+	if r.N == 1 && g.ask == nil && ctx.Err() == nil {
 		if now, v := g.admitUnlocked(); v == schedule.Leave {
 			p.granted(ctx, g, 1, queue.Grant{At: now}, lease, nil, before)
 			return nil
@@ -151,10 +149,12 @@ func (p *Permit) takeTurn(ctx context.Context, g *Gate, r *queue.Request, lease 
 	}
 	if g.direct != nil && ctx.Err() == nil {
 		if left, v := g.direct.passAll(ctx, r.N); v == schedule.Leave {
-			p.granted(ctx, g, r.N, left, lease, nil, before)
+			p.granted(ctx, g, r.N, left, lease, g.parentsAdmitted(ctx, r.N), before)
 			return nil
 		}
 	}
+	var later *events
+	r.Ask, later = g.asking()
 	if r.Ask == nil && g.countsCosts() && costsOf(ctx) != nil {
 		r.Ask = newPath(g, nil).asks[0] // which sees the context, and so the costs
 	}
