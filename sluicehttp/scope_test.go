@@ -6,7 +6,10 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"os"
+	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -683,6 +686,63 @@ func TestTransport_Scope_Bounded(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A server that throttles each of a hundred thousand routes but one, and names another bucket in each
+// response, costs no more memory after all of them than after a few thousand.
+func TestTransport_Scope_BoundedMemory(t *testing.T) {
+	routes, few := 10_000, 3000
+	if os.Getenv("SLUICE_FULL") != "" {
+		routes = 100_000
+	}
+	synctest.Test(t, func(t *testing.T) {
+		n := 0
+		rt := mustTransport(t, roundTripper(func(req *http.Request) (*http.Response, error) {
+			n++
+			h := http.Header{"X-Ratelimit-Limit": {"9"}, "X-Ratelimit-Remaining": {strconv.Itoa(1 + n%5)}, "X-Ratelimit-Reset": {"5"}, "X-Ratelimit-Bucket": {plain(n) + strings.Repeat("b", n%500)}}
+			status := 200
+			if req.URL.Path != "/ok" {
+				status = 429
+				h.Set("Retry-After", "60")
+			}
+			return &http.Response{StatusCode: status, ProtoMajor: 1, Header: h, Body: http.NoBody, Request: req}, nil
+		}), sluicehttp.Config{})
+		paths := []string{"/things/%s", "/%[1]s/%[1]s/%[1]s", "/a%%2f%s/..", "/%s?" + strings.Repeat("q=1&", 100), "/" + strings.Repeat("long/", 200) + "%s"}
+		var after uint64
+		for i := range 2 * routes {
+			path := "/ok"
+			if i%2 == 1 {
+				path = fmt.Sprintf(paths[i%len(paths)], plain(i/2))
+			}
+			ctx, cancel := context.WithTimeout(sluicehttp.WithOverrides(bg, sluicehttp.Overrides{NoRetry: true}), 2*time.Second)
+			req, err := http.NewRequestWithContext(ctx, "GET", "http://site.test"+path, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if resp, err := rt.RoundTrip(req); err == nil {
+				resp.Body.Close()
+			}
+			cancel()
+			time.Sleep(100 * ms)
+			if i == 2*few {
+				after = heap()
+			}
+		}
+		if grown := int64(heap()) - int64(after); grown > 2<<20 {
+			t.Errorf("%d routes take %d kB more than %d", routes, grown>>10, few)
+		}
+		if n < routes/4 {
+			t.Errorf("only %d requests were sent", n)
+		}
+	})
+}
+
+// heap returns how many bytes are in use.
+func heap() uint64 {
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return m.HeapAlloc
 }
 
 // With a key of the user there are no scopes, and another host is not concerned.
