@@ -1,6 +1,8 @@
 package sluicehttp_test
 
 import (
+	"bytes"
+	"compress/gzip"
 	"context"
 	"fmt"
 	"io"
@@ -301,5 +303,44 @@ func TestUsage_OverRealSockets(t *testing.T) {
 		}
 		client.CloseIdleConnections()
 		srv.Close()
+	}
+}
+
+// A long compressed response settles if net/http has uncompressed it. If the caller asked for it
+// compressed, it is passed on as it is, and the estimate stays.
+func TestUsage_Compressed(t *testing.T) {
+	var packed bytes.Buffer
+	w := gzip.NewWriter(&packed)
+	fmt.Fprintf(w, `{"usage":{"total_tokens":20},"text":%q}`, longText)
+	w.Close()
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		w.Header().Set("Content-Encoding", r.Header.Get("Accept-Encoding"))
+		_, _ = w.Write(packed.Bytes())
+	}))
+	defer srv.Close()
+	for _, own := range []bool{false, true} {
+		b := limits.Must(leaky.New(sluice.Rate{Count: 1, Per: 1000 * time.Hour, Burst: 100}))
+		base := http.DefaultTransport.(*http.Transport).Clone()
+		rt := mustTransport(t, base, sluicehttp.Config{
+			Gate: sluice.Config{Limits: []sluice.Limit{{Unit: "tokens", Limiter: b}}},
+			Cost: estimated("tokens"), Usage: fromTrailer,
+		})
+		req, want := request(t, bg, http.MethodPost, srv.URL, strings.NewReader(`{"max_tokens":70}`)), int64(80)
+		if own {
+			req.Header.Set("Accept-Encoding", "gzip")
+			want = 30
+		}
+		resp, err := rt.RoundTrip(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		body, err := io.ReadAll(resp.Body)
+		if err != nil || own != bytes.Equal(body, packed.Bytes()) {
+			t.Errorf("own Accept-Encoding %v: %d bytes, %v", own, len(body), err)
+		}
+		resp.Body.Close()
+		wantLeft(t, b, want)
+		base.CloseIdleConnections()
 	}
 }
