@@ -95,8 +95,8 @@ func (r *admitter) Forecast(now time.Duration, ahead int64) time.Duration {
 	return r.schedule.Wait(now, ahead)
 }
 
-// Unit implements queue.HasUnit.
-func (r *admitter) Unit() float64 { return r.schedule.Unit() }
+// UnitTime implements queue.HasUnitTime.
+func (r *admitter) UnitTime() float64 { return r.schedule.UnitTime() }
 
 // giveUp implements queue.Config.GiveUp: it ends the wait of a call if the gate is
 // paused, or the server has refused all calls, for longer than RetryPolicy.MaxServerWait.

@@ -12,7 +12,7 @@ type admitter Pacer
 var _ interface {
 	queue.Admitter
 	queue.Latch
-	queue.HasUnit
+	queue.HasUnitTime
 } = (*admitter)(nil)
 
 // Admit implements queue.Admitter.
@@ -25,8 +25,8 @@ func (r *admitter) Forecast(now time.Duration, ahead int64) time.Duration {
 	return r.schedule.Wait(now, ahead)
 }
 
-// Unit implements queue.HasUnit.
-func (r *admitter) Unit() float64 { return r.schedule.Unit() }
+// UnitTime implements queue.HasUnitTime.
+func (r *admitter) UnitTime() float64 { return r.schedule.UnitTime() }
 
 // Close implements queue.Latch.
 func (r *admitter) Close() (asleep int) {

@@ -53,7 +53,7 @@ func (c *call) run(st *state) (*http.Response, error) {
 	c.attempts = st.attempts
 	c.host, c.at = st, st
 	if st.scopes != nil {
-		defer c.leave()
+		defer c.unpin()
 		st.scopes.note(c)
 		c.attempts.Label(labelOf(c.route))
 	}
@@ -142,8 +142,8 @@ func (c *call) goTo(st *state) {
 	}
 }
 
-// leave lets go of the scope of c.
-func (c *call) leave() {
+// unpin lets go of the scope of c.
+func (c *call) unpin() {
 	if c.at != c.host {
 		c.at.unpin()
 	}

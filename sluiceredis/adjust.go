@@ -71,7 +71,7 @@ func (c *correction) made(s *Store, added int64) {
 	}
 	back := uint64(-c.delta)
 	if added != -c.add {
-		back = uint64(kinds.Ceil(added, c.Unit())) // a unit of which a part has leaked is back as well
+		back = uint64(kinds.Ceil(added, c.Each())) // a unit of which a part has leaked is back as well
 	}
 	if back == 0 {
 		c.err = ErrStranded

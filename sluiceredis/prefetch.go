@@ -117,7 +117,7 @@ func (p *Pacer) admit(ctx context.Context, n, behind int64) (wait time.Duration,
 		return 0, err
 	}
 	if wait = max(0, time.Until(m.held.at)); wait == 0 {
-		p.leave(n)
+		p.useHeld(n)
 	}
 	p.keep()
 	return wait, nil
@@ -167,12 +167,12 @@ func (p *Pacer) admitHeld(ctx context.Context, n int64) (wait time.Duration, ok 
 			if err := p.look(ctx); err != nil && (m.held.paused || ctx.Err() != nil) {
 				return 0, false, err
 			} else if err != nil { // reserved units count, until known otherwise
-				p.leave(n)
+				p.useHeld(n)
 				p.keep()
 				return 0, true, nil
 			}
 		default:
-			p.leave(n)
+			p.useHeld(n)
 			p.keep()
 			return 0, true, nil
 		}
@@ -191,8 +191,8 @@ func (p *Pacer) miss(most time.Duration) {
 	}
 }
 
-// leave lets a call of n start by the slots that are held.
-func (p *Pacer) leave(n int64) {
+// useHeld lets a call of n start by the slots that are held.
+func (p *Pacer) useHeld(n int64) {
 	m := &p.ahead
 	m.last = m.held
 	m.last.takes = n * m.each

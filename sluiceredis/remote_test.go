@@ -28,7 +28,7 @@ func (v *remote) take(key string, m kinds.Rule, now int64, runs []int64) []int64
 	st, asked := v.m.Open(key, m), false
 	reply := append([]int64{0, 0, 0}, found(m, st.Held, now)...)
 	for i := 0; i < len(runs); i += 2 {
-		count, n := runs[i], runs[i+1]/m.Unit()
+		count, n := runs[i], runs[i+1]/m.Each()
 		fit := int64(0)
 		for fit < count && st.Wait(n) == 0 {
 			st.Take(n)
@@ -201,7 +201,7 @@ func (v *remote) run(s *Script, keys, args []string) ([]int64, error) {
 		delta := n[1+used]
 		h := v.m.Open(key, m)
 		defer h.Close(true)
-		if m.Unit() == 1 {
+		if m.Each() == 1 {
 			made, _ := h.Add(delta, kinds.Micro(n[2+used]), 0)
 			return []int64{0, made, now}, nil
 		}

@@ -96,7 +96,7 @@ func (s *Store) report(ctx context.Context, a spot) error {
 		some := min(add, a.AtOnce())
 		args := append(a.Args([]string{a.Kind().String()}, s.unique()), format(some), "0")
 		if _, err := s.run(ctx, adds[a.Kind()], []string{a.key}, args); err != nil {
-			if a.Unit() == 1 { // the server has those of the scripts before
+			if a.Each() == 1 { // the server has those of the scripts before
 				units = add
 			}
 			s.local().Note(a.key, units, a.Counts())

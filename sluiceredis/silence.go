@@ -123,7 +123,7 @@ func (s *Store) listen(ctx context.Context, c *sending, patience, longest time.D
 			h.timer.Reset(e.next(now))
 			continue
 		}
-		if err := s.leave(c, patience); err != nil {
+		if err := s.abandon(c, patience); err != nil {
 			return nil, s.notAnswered(h.ctx, c, err)
 		}
 		<-h.done
@@ -183,8 +183,8 @@ func (s *Store) outcome(h *hearing) ([]int64, error) {
 	return ints, err
 }
 
-// leave has the policy decide from now on, and returns why. It returns nil if c has ended.
-func (s *Store) leave(c *sending, patience time.Duration) error {
+// abandon has the policy decide from now on, and returns why. It returns nil if c has ended.
+func (s *Store) abandon(c *sending, patience time.Duration) error {
 	c.hearing.mu.Lock()
 	defer c.hearing.mu.Unlock()
 	if c.hearing.ended {

@@ -169,7 +169,7 @@ func (s *Store) reserveAway(requests []*pacing, away *outageError) error {
 		if _, err = s.shareOf(a.limit, away); err == nil {
 			slots := make([]int64, len(requests))
 			for i, r := range requests {
-				slots[i] = r.takes / a.Unit()
+				slots[i] = r.takes / a.Each()
 			}
 			s.reserveHere(a, a.Rule, s.instances.Load(), requests)
 			for i, r := range requests {

@@ -23,7 +23,7 @@ type exchange struct {
 	ctx    context.Context
 	marks  []mark
 	finish func() // ends the request in the record; for any goroutine, any number of times
-	leave  []func()
+	ends   []func()
 	// charges are the units that the request took from limits: appended to before the
 	// handler runs.
 	charges []*charge
@@ -57,7 +57,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	x := &exchange{server: s, conn: connIn(r.Context()), ctx: r.Context()}
 	x.req = s.book.arrived(r, x.conn)
 	x.finish = sync.OnceFunc(func() {
-		for _, f := range x.leave {
+		for _, f := range x.ends {
 			f()
 		}
 		s.book.ended(x.req)

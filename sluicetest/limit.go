@@ -209,7 +209,7 @@ func (e *enforcer) decide(x *exchange, asked []*charge) (by int, standings []Lim
 		switch {
 		case by < 0:
 			c.usage.take(c.limit, c.cost)
-			x.leave = append(x.leave, c.leave)
+			x.ends = append(x.ends, c.end)
 		case i == by:
 			cost = c.cost
 		}

@@ -43,8 +43,8 @@ type charge struct {
 	reason string // why the limit rejects it, or ""
 }
 
-// leave ends the request.
-func (c *charge) leave() {
+// end ends the request.
+func (c *charge) end() {
 	c.e.mu.Lock()
 	defer c.e.mu.Unlock()
 	c.usage.inFlight--

@@ -17,10 +17,10 @@ func oneAdmission(c *check) {
 	whileAsked(c)
 	for i, level := range c.levels() {
 		for _, name := range c.blocks(level) {
-			c.scene(level.Name+" is held up by "+name, Limits{Interval: c.unit, Room: 4}, func(x *crowd) {
+			c.scene(level.Name+" is held up by "+name, Limits{Interval: c.usual, Room: 4}, func(x *crowd) {
 				free := x.block(x.s.Levels[i], name)
 				before := x.state()
-				x.do(x.ctx, 1, Ask{Within: c.unit / 2}, nil)
+				x.do(x.ctx, 1, Ask{Within: c.usual / 2}, nil)
 				x.finishOf(1)
 				if e, _ := x.wantEnded(1); e.err == nil {
 					x.errorf("a call left")
@@ -44,14 +44,14 @@ func oneAdmission(c *check) {
 func whileAsked(c *check) {
 	for i, level := range c.levels() {
 		for _, how := range []string{"is paused", "stays, and the call is cancelled"} {
-			c.scene(level.Name+" "+how+" while it asks a quota", Limits{Interval: c.unit, Room: 4}, func(x *crowd) {
+			c.scene(level.Name+" "+how+" while it asks a quota", Limits{Interval: c.usual, Room: 4}, func(x *crowd) {
 				if x.real || x.s.Late == 0 {
 					return // there is no such while
 				}
 				x.do(x.ctx, 0, Ask{}, nil)
 				x.finishOf(0)
 				x.rest()
-				before, end := x.taken(), x.now()+5*c.unit
+				before, end := x.taken(), x.now()+5*c.usual
 				ctx, cancel := context.WithCancel(x.ctx)
 				defer cancel()
 				x.do(ctx, 1, Ask{}, nil)
@@ -60,7 +60,7 @@ func whileAsked(c *check) {
 				} else {
 					cancel()
 				}
-				x.sleep(c.unit)
+				x.sleep(c.usual)
 				if after := x.taken(); after != before {
 					x.errorf("a call that has not left took something:\n\t%s, before it\n\t%s", after, before)
 				}
@@ -77,7 +77,7 @@ func whileAsked(c *check) {
 
 // levels returns the levels of the subjects, to choose from.
 func (c *check) levels() (levels []*Level) {
-	c.scene("levels", Limits{Interval: c.unit, Room: 4}, func(x *crowd) { levels = x.s.Levels })
+	c.scene("levels", Limits{Interval: c.usual, Room: 4}, func(x *crowd) { levels = x.s.Levels })
 	return levels
 }
 
@@ -116,7 +116,7 @@ func (x *crowd) block(l *Level, name string) (free func()) {
 				x.sleep(max(0, time.Until(other.Stats().NextSlot)))
 			}
 		}
-		return func() { x.must(l.SetRate(sluice.Rate{Count: 1, Per: x.unit})) }
+		return func() { x.must(l.SetRate(sluice.Rate{Count: 1, Per: x.usual})) }
 	case "the room in flight":
 		x.must(l.SetConcurrency(1))
 		done := make(chan struct{})
@@ -146,7 +146,7 @@ func (x *crowd) block(l *Level, name string) (free func()) {
 // awaitLeft waits until a caller has left. It looks less often if that takes long.
 func (x *crowd) awaitLeft(caller int) {
 	since := x.now()
-	for limit := since + x.longest(); x.leftAt(caller, 0) < 0; x.sleep(max(x.unit/2, (x.now()-since)/50)) {
+	for limit := since + x.longest(); x.leftAt(caller, 0) < 0; x.sleep(max(x.usual/2, (x.now()-since)/50)) {
 		if x.ctx.Err() != nil || x.now() > limit {
 			x.errorf("call %d does not leave", caller)
 			return
@@ -164,7 +164,7 @@ func (x *crowd) must(err error) {
 // everything must be where it was, and calls that started must have been counted once.
 func conservation(c *check) {
 	const callers = 60
-	c.scene("a crowd", Limits{Interval: c.unit / 10, Room: 3}, func(x *crowd) {
+	c.scene("a crowd", Limits{Interval: c.usual / 10, Room: 3}, func(x *crowd) {
 		left := map[string]int64{}
 		for _, l := range x.s.Levels {
 			for _, q := range l.Quotas {
@@ -177,12 +177,12 @@ func conservation(c *check) {
 		var cancels sync.WaitGroup
 		for caller := range callers {
 			ctx, cancel := context.WithCancel(x.ctx)
-			ask, hold := Ask{}, time.Duration(r.IntN(4))*c.unit/8
+			ask, hold := Ask{}, time.Duration(r.IntN(4))*c.usual/8
 			if r.IntN(3) == 0 {
-				ask.Within = time.Duration(1+r.IntN(40)) * c.unit / 10
+				ask.Within = time.Duration(1+r.IntN(40)) * c.usual / 10
 			}
 			if r.IntN(3) == 0 {
-				after := time.Duration(r.IntN(20)) * c.unit / 10
+				after := time.Duration(r.IntN(20)) * c.usual / 10
 				cancels.Go(func() { x.sleep(after); cancel() })
 			}
 			fails, panics := r.IntN(4) == 0, r.IntN(8) == 0

@@ -17,15 +17,15 @@ type check struct {
 	tb    testing.TB
 	setup Setup
 	real  bool
-	unit  time.Duration // the usual interval
+	usual time.Duration // an interval
 	long  time.Duration // longer than any test takes on the real clock
 	wrong []string
 }
 
 func newCheck(tb testing.TB, setup Setup, real bool) *check {
-	c := &check{tb: tb, setup: setup, real: real, unit: 100 * time.Millisecond, long: time.Hour}
+	c := &check{tb: tb, setup: setup, real: real, usual: 100 * time.Millisecond, long: time.Hour}
 	if real {
-		c.unit = 10 * time.Millisecond
+		c.usual = 10 * time.Millisecond
 	}
 	return c
 }

@@ -17,13 +17,13 @@ func fair(c *check) {
 		return // which would judge the machine
 	}
 	const units = 400
-	c.scene("by weight", Limits{Interval: c.unit}, func(x *crowd) {
+	c.scene("by weight", Limits{Interval: c.usual}, func(x *crowd) {
 		other := x.beside(3)
 		if other == nil {
 			return
 		}
 		x.sleep(x.origin - x.now())
-		ctx, cancel := context.WithTimeout(x.ctx, units*c.unit+c.unit/2)
+		ctx, cancel := context.WithTimeout(x.ctx, units*c.usual+c.usual/2)
 		defer cancel()
 		var mine, others atomic.Int64
 		var all sync.WaitGroup
@@ -39,7 +39,7 @@ func fair(c *check) {
 			x.errorf("%d of %d calls left beside a gate of three times the weight", got, mine.Load()+others.Load())
 		}
 	})
-	c.scene("a few beside many", Limits{Interval: c.unit}, func(x *crowd) {
+	c.scene("a few beside many", Limits{Interval: c.usual}, func(x *crowd) {
 		other := x.beside(1)
 		if other == nil {
 			return
@@ -53,11 +53,11 @@ func fair(c *check) {
 			all.Go(func() { _ = other.Do(ctx, Ask{}, func() error { return nil }) })
 		}
 		for caller := range 10 {
-			x.sleep(37 * c.unit / 10)
+			x.sleep(37 * c.usual / 10)
 			came := x.now()
 			x.do(x.ctx, caller, Ask{}, nil)
 			x.finishOf(caller)
-			if left := x.leftAt(caller, 0); left < 0 || left > came+2*c.unit+x.late() {
+			if left := x.leftAt(caller, 0); left < 0 || left > came+2*c.usual+x.late() {
 				x.errorf("call %d came at %v and left at %v, behind those that waited", caller, came, left)
 			}
 		}
@@ -78,7 +78,7 @@ func (x *crowd) repeat(ctx context.Context, s *Subject, n *atomic.Int64) {
 		if s.Do(ctx, Ask{}, func() error { return nil }) == nil {
 			n.Add(1)
 		} else {
-			x.sleep(x.unit / 10) // it may have failed immediately
+			x.sleep(x.usual / 10) // it may have failed immediately
 		}
 	}
 }

@@ -13,16 +13,16 @@ import (
 func exactCancellation(c *check) {
 	const callers = 50
 	for _, how := range []string{"cancel", "time out"} {
-		c.scene("fifty callers "+how, Limits{Interval: 10 * c.unit, Room: 1}, func(x *crowd) {
+		c.scene("fifty callers "+how, Limits{Interval: 10 * c.usual, Room: 1}, func(x *crowd) {
 			var within, gap time.Duration
 			if how == "time out" {
-				within = 5 * c.unit // which is known not to suffice
+				within = 5 * c.usual // which is known not to suffice
 				if x.s.Roomy() {
-					within = 20 * c.unit // which would, if there were room
+					within = 20 * c.usual // which would, if there were room
 				}
 			}
 			if x.s.Paced {
-				gap = 10 * c.unit
+				gap = 10 * c.usual
 			}
 			done := make(chan struct{})
 			x.do(x.ctx, 0, Ask{}, x.until(done))
@@ -79,13 +79,13 @@ func (x *crowd) nothingInFlight() {
 func firstCome(c *check) {
 	costs := []int64{3, 1, 2, 1, 1, 3, 1}
 	for _, room := range []int64{1, 0} {
-		c.scene("a queue", Limits{Interval: c.unit, Room: room}, func(x *crowd) {
+		c.scene("a queue", Limits{Interval: c.usual, Room: room}, func(x *crowd) {
 			if room == 0 && !x.s.Paced {
 				return // no call waits
 			}
 			hold := time.Duration(0)
 			if room == 1 {
-				hold = c.unit / 2
+				hold = c.usual / 2
 			}
 			var order []int
 			for caller := range 8 {
@@ -95,7 +95,7 @@ func firstCome(c *check) {
 				}
 				x.do(x.ctx, caller, ask, x.hold(hold))
 				order = append(order, caller)
-				if caller > 0 && caller < 4 && x.s.Try != nil && x.now() < x.origin+c.unit/2 && x.s.Try() {
+				if caller > 0 && caller < 4 && x.s.Try != nil && x.now() < x.origin+c.usual/2 && x.s.Try() {
 					if left := len(x.departures()); left <= caller { // a machine that stalls may have let all start before
 						x.errorf("TryAcquire overtook %d callers", caller+1-left)
 					}
@@ -110,9 +110,9 @@ func firstCome(c *check) {
 				case !x.s.Paced:
 					at += hold
 				case x.s.Weighs && room == 0 && caller > 0:
-					at += time.Duration(costs[caller-1]) * c.unit
+					at += time.Duration(costs[caller-1]) * c.usual
 				default:
-					at += c.unit
+					at += c.usual
 				}
 			}
 		})
@@ -124,35 +124,35 @@ func firstCome(c *check) {
 // the bound in docs/guarantees.md allows.
 func trueToRate(c *check) {
 	const calls = 25
-	c.scene("from a queue", Limits{Interval: c.unit}, func(x *crowd) {
+	c.scene("from a queue", Limits{Interval: c.usual}, func(x *crowd) {
 		for caller := range calls {
 			x.do(x.ctx, caller, Ask{}, nil)
 		}
 		x.finish()
 		for caller := range calls {
-			x.wantLeft(caller, x.origin+time.Duration(caller)*c.unit)
+			x.wantLeft(caller, x.origin+time.Duration(caller)*c.usual)
 		}
 	})
-	c.scene("one after the other", Limits{Interval: c.unit, Room: 2}, func(x *crowd) {
+	c.scene("one after the other", Limits{Interval: c.usual, Room: 2}, func(x *crowd) {
 		for caller := range calls {
-			x.do(x.ctx, caller, Ask{}, x.hold(c.unit/3))
+			x.do(x.ctx, caller, Ask{}, x.hold(c.usual/3))
 			x.finishOf(caller)
 		}
 		for caller := range calls {
-			x.wantLeft(caller, x.origin+time.Duration(caller)*c.unit)
+			x.wantLeft(caller, x.origin+time.Duration(caller)*c.usual)
 		}
 	})
-	c.scene("after idle time", Limits{Interval: c.unit}, func(x *crowd) {
+	c.scene("after idle time", Limits{Interval: c.usual}, func(x *crowd) {
 		x.do(x.ctx, 0, Ask{}, nil)
 		x.finishOf(0)
-		x.sleep(10 * c.unit)
+		x.sleep(10 * c.usual)
 		idle := x.now()
 		for caller := 1; caller < 5; caller++ {
 			x.do(x.ctx, caller, Ask{}, nil)
 		}
 		x.finish()
 		for caller := 1; caller < 5; caller++ {
-			x.wantLeft(caller, idle+time.Duration(caller-1)*c.unit)
+			x.wantLeft(caller, idle+time.Duration(caller-1)*c.usual)
 		}
 	})
 	boundedWindows(c, calls)
@@ -163,7 +163,7 @@ func boundedWindows(c *check, calls int) {
 	if c.real {
 		return // there a departure may be recorded late, and the next one in time
 	}
-	c.scene("in any window", Limits{Interval: c.unit}, func(x *crowd) {
+	c.scene("in any window", Limits{Interval: c.usual}, func(x *crowd) {
 		heaviest := int64(1)
 		if x.s.Weighs {
 			heaviest = 3
@@ -173,7 +173,7 @@ func boundedWindows(c *check, calls int) {
 			x.do(x.ctx, caller, Ask{N: cost(caller)}, nil)
 			if caller%5 == 4 { // idle time in between, which must not be stored
 				x.finishOf(caller)
-				x.sleep(7 * c.unit / 2)
+				x.sleep(7 * c.usual / 2)
 			}
 		}
 		x.finish()
@@ -186,7 +186,7 @@ func boundedWindows(c *check, calls int) {
 			for _, d := range all[i:] {
 				sum += cost(d.caller)
 				// B + (W + MaxCatchUp)/T + n_max - 1, where the burst B is 1
-				if window := d.at - first.at; time.Duration(sum-heaviest)*c.unit > window+catchUp {
+				if window := d.at - first.at; time.Duration(sum-heaviest)*c.usual > window+catchUp {
 					x.errorf("%d permits left within %v from %v on", sum, window, first.at)
 				}
 			}
@@ -207,18 +207,18 @@ func changes(c *check) {
 		for caller := range 5 {
 			x.do(x.ctx, caller, Ask{}, nil)
 		}
-		x.sleep(max(0, x.origin-x.now()) + x.s.Late + c.unit)
+		x.sleep(max(0, x.origin-x.now()) + x.s.Late + c.usual)
 		x.awaitLeft(0)
 		x.wantLeft(0, x.origin)
 		changed := x.now()
 		for _, l := range x.s.Levels {
 			if l.Paced {
-				x.must(l.SetRate(sluice.Rate{Count: 1, Per: c.unit / 10}))
+				x.must(l.SetRate(sluice.Rate{Count: 1, Per: c.usual / 10}))
 			}
 		}
 		x.finish()
 		for caller := 1; caller < 5; caller++ {
-			at := changed + time.Duration(caller-1)*c.unit/10
+			at := changed + time.Duration(caller-1)*c.usual/10
 			if x.real { // what was late by our fault is caught up, so slots may count from earlier
 				at = max(changed, at-catchUp)
 			}
@@ -230,13 +230,13 @@ func changes(c *check) {
 		if !level.Roomy {
 			continue
 		}
-		c.scene("a new limit of "+level.Name, Limits{Interval: c.unit, Room: 9}, func(x *crowd) {
+		c.scene("a new limit of "+level.Name, Limits{Interval: c.usual, Room: 9}, func(x *crowd) {
 			l, done := x.s.Levels[i], make(chan struct{})
 			x.must(l.SetConcurrency(1))
 			for caller := range 3 {
 				x.do(x.ctx, caller, Ask{}, x.until(done))
 			}
-			x.sleep(max(0, x.origin-x.now()) + x.s.Late + 5*c.unit)
+			x.sleep(max(0, x.origin-x.now()) + x.s.Late + 5*c.usual)
 			if n := len(x.departures()); n != 1 {
 				x.errorf("%d calls left, and there was room for one", n)
 			}
@@ -256,14 +256,14 @@ func changes(c *check) {
 // changedPauses is changes for pauses.
 func changedPauses(c *check) {
 	for i, level := range c.levels() {
-		c.scene("a pause of "+level.Name+" and its end", Limits{Interval: c.unit}, func(x *crowd) {
+		c.scene("a pause of "+level.Name+" and its end", Limits{Interval: c.usual}, func(x *crowd) {
 			l := x.s.Levels[i]
 			x.rest()
 			l.PauseUntil(time.Now().Add(c.long), "on purpose")
 			for caller := range 3 {
 				x.do(x.ctx, caller, Ask{}, nil)
 			}
-			x.sleep(max(0, x.origin-x.now()) + 3*c.unit)
+			x.sleep(max(0, x.origin-x.now()) + 3*c.usual)
 			if n := len(x.departures()); n != 0 {
 				x.errorf("%d calls left during the pause", n)
 			}
@@ -273,22 +273,22 @@ func changedPauses(c *check) {
 			x.wantLeft(0, max(resumed, x.origin))
 			x.wantOrderIf(x.s.Paced, 0, 1, 2)
 		})
-		c.scene("a pause of "+level.Name+" for callers that wait", Limits{Interval: 10 * c.unit}, func(x *crowd) {
+		c.scene("a pause of "+level.Name+" for callers that wait", Limits{Interval: 10 * c.usual}, func(x *crowd) {
 			if !x.s.Paced {
 				return
 			}
 			for caller := range 3 {
 				x.do(x.ctx, caller, Ask{}, nil)
 			}
-			x.sleep(max(0, x.origin-x.now()) + x.s.Late + c.unit)
-			end := x.now() + 30*c.unit
+			x.sleep(max(0, x.origin-x.now()) + x.s.Late + c.usual)
+			end := x.now() + 30*c.usual
 			x.s.Levels[i].PauseUntil(x.start.Add(end), "on purpose")
 			if x.real && len(x.departures()) > 1 {
 				return // the machine stalled, and the second left before the pause
 			}
 			x.finish()
 			x.wantLeft(1, end)
-			x.wantLeft(2, end+10*c.unit)
+			x.wantLeft(2, end+10*c.usual)
 		})
 	}
 }

@@ -27,7 +27,7 @@ func throughput(c *check) {
 	if c.real {
 		return
 	}
-	c.compare("at once", func(x *crowd) int { return x.deliver(100*c.unit, nil) })
+	c.compare("at once", func(x *crowd) int { return x.deliver(100*c.usual, nil) })
 	for i, level := range c.levels() {
 		for _, name := range c.blocks(level) {
 			c.compare(fmt.Sprintf("after %s has held %s up", name, level.Name), func(x *crowd) int { return x.afterBlock(i, name) })
@@ -35,9 +35,9 @@ func throughput(c *check) {
 	}
 	for i, level := range c.levels() {
 		c.compare("after a pause of "+level.Name+" that nobody waited for", func(x *crowd) int {
-			x.s.Levels[min(i, len(x.s.Levels)-1)].PauseUntil(time.Now().Add(10*c.unit), "on purpose")
-			x.sleep(20 * c.unit)
-			return x.deliver(100*c.unit, nil)
+			x.s.Levels[min(i, len(x.s.Levels)-1)].PauseUntil(time.Now().Add(10*c.usual), "on purpose")
+			x.sleep(20 * c.usual)
+			return x.deliver(100*c.usual, nil)
 		})
 	}
 	if len(c.ways()) == 0 {
@@ -49,8 +49,8 @@ func throughput(c *check) {
 		wait, said := x.refuse(c.ways()[0], 3)
 		x.finish()
 		x.sleep(said + wait.After - x.now())
-		x.deliver(100*c.unit, nil)
-		return x.deliver(100*c.unit, nil)
+		x.deliver(100*c.usual, nil)
+		return x.deliver(100*c.usual, nil)
 	})
 	c.compare("at a server with a limit", (*crowd).findLimit)
 }
@@ -59,7 +59,7 @@ func throughput(c *check) {
 // play returns the number of served calls.
 func (c *check) compare(name string, play func(x *crowd) int) {
 	// The limit in flight is above the need of the rate.
-	l := Limits{Interval: c.unit, Room: 4, Policy: c.refusing().Policy}
+	l := Limits{Interval: c.usual, Room: 4, Policy: c.refusing().Policy}
 	var got, most int
 	c.scene(name, l, func(x *crowd) {
 		if !x.s.Paced {
@@ -96,11 +96,11 @@ func (x *crowd) deliver(d time.Duration, f func() error) (served int) {
 							return err
 						}
 					}
-					x.sleep(2 * x.unit)
+					x.sleep(2 * x.usual)
 					return nil
 				})
 				if err != nil {
-					x.sleep(x.unit / 10) // it may have failed immediately
+					x.sleep(x.usual / 10) // it may have failed immediately
 					continue
 				}
 				mu.Lock()
@@ -119,7 +119,7 @@ func (x *crowd) deliver(d time.Duration, f func() error) (served int) {
 func (x *crowd) afterBlock(level int, name string) int {
 	l := x.s.Levels[min(level, len(x.s.Levels)-1)]
 	if !slices.Contains(x.blocks(l), name) {
-		return x.deliver(100*x.unit, nil)
+		return x.deliver(100*x.usual, nil)
 	}
 	free := x.block(l, name)
 	ctx, cancel := context.WithCancel(x.ctx)
@@ -130,18 +130,18 @@ func (x *crowd) afterBlock(level int, name string) int {
 			x.do(ctx, 10+caller, Ask{}, nil)
 		}
 	}
-	x.sleep(20 * x.unit)
+	x.sleep(20 * x.usual)
 	free()
-	x.sleep(20 * x.unit)
-	return x.deliver(100*x.unit, nil)
+	x.sleep(20 * x.usual)
+	return x.deliver(100*x.usual, nil)
 }
 
 // findLimit is deliver at a server that serves one call in two intervals, and rejects others
 // without a time. The gate has to find that out.
 func (x *crowd) findLimit() int {
-	s := &limitedServer{interval: 2 * x.unit, burst: 5}
-	x.deliver(600*x.unit, s.call)
-	return x.deliver(600*x.unit, s.call)
+	s := &limitedServer{interval: 2 * x.usual, burst: 5}
+	x.deliver(600*x.usual, s.call)
+	return x.deliver(600*x.usual, s.call)
 }
 
 // A limitedServer is a token bucket.

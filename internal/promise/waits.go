@@ -14,9 +14,9 @@ import (
 // neverEarly lets a server throttle a call and set a wait, in each way in which it can. No
 // call starts before its end; if the wait is for this call alone, others may.
 func neverEarly(c *check) {
-	c.scene("PauseUntil", Limits{Interval: c.unit}, func(x *crowd) {
+	c.scene("PauseUntil", Limits{Interval: c.usual}, func(x *crowd) {
 		for _, l := range x.s.Levels {
-			end := x.now() + 20*c.unit
+			end := x.now() + 20*c.usual
 			l.PauseUntil(x.start.Add(end), "on purpose")
 			caller := len(x.departures())
 			x.do(x.ctx, caller, Ask{}, nil)
@@ -51,8 +51,8 @@ func neverEarly(c *check) {
 // refusing returns limits for a scene in which a server rejects. There is room for one, so
 // that the others cannot start before the server has answered.
 func (c *check) refusing() Limits {
-	backoff := sluice.Constant(c.unit / 10)
-	return Limits{Interval: c.unit, Room: 1, Policy: sluice.RetryPolicy{Backoff: backoff, ThrottleBackoff: backoff}}
+	backoff := sluice.Constant(c.usual / 10)
+	return Limits{Interval: c.usual, Room: 1, Policy: sluice.RetryPolicy{Backoff: backoff, ThrottleBackoff: backoff}}
 }
 
 // ways returns how a server can set a wait for a subject of this setup.
@@ -72,7 +72,7 @@ func (c *check) ways() (ways []ServerWait) {
 func (x *crowd) refuse(way ServerWait, others int) (wait *ServerWait, said time.Duration) {
 	wait = &way
 	if wait.After == 0 {
-		wait.After = 30 * x.unit
+		wait.After = 30 * x.usual
 		if x.s.Coarse {
 			wait.After = max(time.Second, wait.After)
 		}
@@ -116,16 +116,16 @@ func noHerd(c *check) {
 		{"Resume", func(x *crowd, l *Level) time.Duration { now := x.now(); l.Resume(); return now }},
 	} {
 		for i, level := range c.levels() {
-			c.scene(how.name+" of a pause of "+level.Name, Limits{Interval: c.unit}, func(x *crowd) {
+			c.scene(how.name+" of a pause of "+level.Name, Limits{Interval: c.usual}, func(x *crowd) {
 				l := x.s.Levels[i]
 				x.rest()
-				ends := x.now() + max(20*c.unit, 2*(x.origin-x.now()))
+				ends := x.now() + max(20*c.usual, 2*(x.origin-x.now()))
 				l.PauseUntil(x.start.Add(ends), "on purpose")
 				for caller := range callers {
-					x.do(x.ctx, caller, Ask{}, x.hold(c.unit))
+					x.do(x.ctx, caller, Ask{}, x.hold(c.usual))
 				}
 				if how.name == "Resume" {
-					x.sleep(c.unit)
+					x.sleep(c.usual)
 					ends = max(x.origin, min(ends, how.end(x, l)))
 				}
 				x.finish()
@@ -133,17 +133,17 @@ func noHerd(c *check) {
 			})
 		}
 	}
-	c.scene("calls without an answer", Limits{Interval: c.unit}, func(x *crowd) {
+	c.scene("calls without an answer", Limits{Interval: c.usual}, func(x *crowd) {
 		if x.s.Paced || x.s.Pace > 0 || x.real {
 			return
 		}
-		x.s.Levels[0].PauseUntil(time.Now().Add(c.unit), "on purpose")
+		x.s.Levels[0].PauseUntil(time.Now().Add(c.usual), "on purpose")
 		for caller := range 3 {
 			x.do(x.ctx, caller, Ask{}, x.hold(c.long))
 		}
 		x.finish()
 		for caller := range 3 {
-			x.wantLeft(caller, c.unit+time.Duration(caller)*10*time.Second)
+			x.wantLeft(caller, c.usual+time.Duration(caller)*10*time.Second)
 		}
 	})
 	noHerdAfterServerWait(c, callers)
@@ -197,7 +197,7 @@ func (x *crowd) awaitPause(end time.Duration) {
 func (x *crowd) apart(from, late time.Duration) {
 	all := x.departures()
 	for k, d := range all {
-		switch at := from + time.Duration(k)*x.unit; {
+		switch at := from + time.Duration(k)*x.usual; {
 		case d.at < from:
 			x.errorf("call %d left at %v, before the end of the pause at %v", d.caller, d.at, from)
 		case x.s.Paced && d.at < at:
@@ -227,26 +227,26 @@ func neverHopeless(c *check) {
 		x.wantHopeless(1, c.long/2, need, 0)
 		x.behindOne(func() { x.wantHopeless(3, c.long/2, need, c.long) })
 	})
-	c.scene("a wait that fits", Limits{Interval: 10 * c.unit}, func(x *crowd) {
+	c.scene("a wait that fits", Limits{Interval: 10 * c.usual}, func(x *crowd) {
 		if !x.s.Paced || x.real {
 			return
 		}
 		x.do(x.ctx, 0, Ask{}, nil)
 		x.finishOf(0)
-		x.do(x.ctx, 1, Ask{Within: 10*c.unit + x.s.Late + 1}, nil)
+		x.do(x.ctx, 1, Ask{Within: 10*c.usual + x.s.Late + 1}, nil)
 		x.finish()
-		x.wantLeft(1, x.leftAt(0, 0)+10*c.unit-x.s.Late)
+		x.wantLeft(1, x.leftAt(0, 0)+10*c.usual-x.s.Late)
 	})
 	for i, level := range c.levels() {
-		c.scene("a pause of "+level.Name, Limits{Interval: c.unit}, func(x *crowd) {
+		c.scene("a pause of "+level.Name, Limits{Interval: c.usual}, func(x *crowd) {
 			x.rest()
 			end := x.now() + c.long
 			x.s.Levels[i].PauseUntil(x.start.Add(end), "on purpose")
 			x.wantHopeless(1, c.long/2, end-x.now(), 0)
-			x.behindOne(func() { x.wantHopeless(3, c.long/2, end-x.now(), c.unit) })
+			x.behindOne(func() { x.wantHopeless(3, c.long/2, end-x.now(), c.usual) })
 		})
 		for _, q := range level.Quotas {
-			c.scene(q.Name+" of "+level.Name, Limits{Interval: c.unit}, func(x *crowd) {
+			c.scene(q.Name+" of "+level.Name, Limits{Interval: c.usual}, func(x *crowd) {
 				free := x.block(x.s.Levels[i], q.Name)
 				defer free()
 				x.behindOne(func() { x.wantHopeless(3, c.long/2, c.long/2, 1000*time.Hour) })
@@ -255,17 +255,17 @@ func neverHopeless(c *check) {
 		if !level.Roomy {
 			continue
 		}
-		c.scene("room of "+level.Name, Limits{Interval: c.unit, Room: 4}, func(x *crowd) {
+		c.scene("room of "+level.Name, Limits{Interval: c.usual, Room: 4}, func(x *crowd) {
 			free := x.block(x.s.Levels[i], "the room in flight")
 			at := x.now()
-			x.do(x.ctx, 1, Ask{Within: 5 * c.unit}, nil)
+			x.do(x.ctx, 1, Ask{Within: 5 * c.usual}, nil)
 			x.finishOf(1)
 			e, _ := x.wantEnded(1)
 			switch {
 			case !errors.Is(e.err, context.DeadlineExceeded):
 				x.errorf("no room in time: %v", e.err)
-			case e.at < at+5*c.unit:
-				x.errorf("refused after %v of %v: permits could have come back: %v", e.at-at, 5*c.unit, e.err)
+			case e.at < at+5*c.usual:
+				x.errorf("refused after %v of %v: permits could have come back: %v", e.at-at, 5*c.usual, e.err)
 			}
 			free()
 			x.finish()
@@ -312,18 +312,18 @@ func (x *crowd) wantHopeless(caller int, within, need, more time.Duration) {
 
 // spacingMayEnd checks that the spacing of an empty budget rejects no call in advance.
 func spacingMayEnd(c *check) {
-	c.scene("the spacing of an empty retry budget", Limits{Interval: c.unit / 10}, func(x *crowd) {
+	c.scene("the spacing of an empty retry budget", Limits{Interval: c.usual / 10}, func(x *crowd) {
 		if x.s.Spend == nil {
 			return
 		}
 		x.do(x.ctx, 0, Ask{}, nil)
 		x.finishOf(0)
-		x.s.Spend(20 * c.unit)
+		x.s.Spend(20 * c.usual)
 		at := x.now()
-		x.do(x.ctx, 1, Ask{Within: 5 * c.unit}, nil)
+		x.do(x.ctx, 1, Ask{Within: 5 * c.usual}, nil)
 		x.finishOf(1)
-		if e, _ := x.wantEnded(1); e.err != nil && e.at < at+5*c.unit {
-			x.errorf("refused after %v of %v: successes could have ended the spacing: %v", e.at-at, 5*c.unit, e.err)
+		if e, _ := x.wantEnded(1); e.err != nil && e.at < at+5*c.usual {
+			x.errorf("refused after %v of %v: successes could have ended the spacing: %v", e.at-at, 5*c.usual, e.err)
 		}
 	})
 }
@@ -332,8 +332,8 @@ func spacingMayEnd(c *check) {
 // have a budget.
 func paidRetries(c *check) {
 	const calls = 60
-	constant := sluice.Constant(c.unit / 10)
-	c.scene("a server that is down", Limits{Interval: c.unit / 10, Policy: sluice.RetryPolicy{Backoff: constant, ThrottleBackoff: constant}}, func(x *crowd) {
+	constant := sluice.Constant(c.usual / 10)
+	c.scene("a server that is down", Limits{Interval: c.usual / 10, Policy: sluice.RetryPolicy{Backoff: constant, ThrottleBackoff: constant}}, func(x *crowd) {
 		for caller := range calls {
 			x.call(x.ctx, caller, func() error { return ErrDown })
 			x.finishOf(caller)

@@ -28,12 +28,12 @@ type Admitter interface {
 	Forecast(now time.Duration, ahead int64) time.Duration
 }
 
-// HasUnit is an optional interface of an Admitter.
-type HasUnit interface {
-	// Unit returns by how many nanoseconds, but for rounding, a forecast grows at most with
+// HasUnitTime is an optional interface of an Admitter.
+type HasUnitTime interface {
+	// UnitTime returns by how many nanoseconds, but for rounding, a forecast grows at most with
 	// each unit of cost ahead. Then a change need not look at entries only because their
 	// bounds are hardly later than their slots.
-	Unit() float64
+	UnitTime() float64
 }
 
 // HasReceipt is an optional interface of an Admitter.

@@ -139,7 +139,7 @@ func (x *index) insert(w *Waiter, cost int64) {
 	for level := range x.nodes {
 		n := x.node(level, number)
 		n.sum.add(cost)
-		n.start = latestStart(n.start, total{lo: uint64(cost)}, n.unit)
+		n.start = latestStart(n.start, total{lo: uint64(cost)}, n.unitTime)
 	}
 	x.sum.add(cost)
 }

@@ -44,18 +44,18 @@ func (q *Queue) noteBound(w *Waiter) {
 	case b == nil || b.n == b.early: // an index would have no slot
 	case b.index != nil && w.listed:
 		b.index.trim(q.front)
-		b.index.compact(b.n, q.unit())
-		b.index.add(w, q.weight, q.unit())
+		b.index.compact(b.n, q.unitTime())
+		b.index.add(w, q.weight, q.unitTime())
 	case b.index != nil || q.length < indexFrom:
 	case b.n == 1 && w.listed:
 		b.index = new(index)
-		b.index.add(w, q.weight, q.unit())
+		b.index.add(w, q.weight, q.unitTime())
 	default: // the queue is long only now
 		b.index = new(index)
 		var ahead total
 		for w := q.front; w != nil; w = w.next {
 			if w.listed && !w.early {
-				b.index.add(w, ahead, q.unit())
+				b.index.add(w, ahead, q.unitTime())
 			}
 			ahead.add(q.cfg.Weigh(w.n))
 		}
@@ -77,10 +77,10 @@ func (q *Queue) list(w *Waiter) {
 	q.bounds.soonest = min(q.bounds.soonest, w.bound())
 }
 
-// unit returns the Unit of the admitter, or 0.
-func (q *Queue) unit() float64 {
-	if r, ok := q.admitter.(HasUnit); ok {
-		return r.Unit()
+// unitTime returns the UnitTime of the admitter, or 0.
+func (q *Queue) unitTime() float64 {
+	if r, ok := q.admitter.(HasUnitTime); ok {
+		return r.UnitTime()
 	}
 	return 0
 }
@@ -145,7 +145,7 @@ func (q *Queue) failHopeless(now time.Duration) {
 			return
 		}
 		b.index.trim(q.front)
-		p := pass{q: q, index: b.index, now: now, sure: q.surely(), unit: q.unit()}
+		p := pass{q: q, index: b.index, now: now, sure: q.surely(), unitTime: q.unitTime()}
 		for i := 0; i < len(p.index.nodes[levels-1]) && p.node(levels-1, i); i++ {
 		}
 	default:

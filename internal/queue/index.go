@@ -73,9 +73,9 @@ type node struct {
 	bound, patience time.Duration // none of those waiting is less
 
 	// None is hopeless if the first leaves before start, and while a unit of cost takes no more
-	// than unit.
-	start time.Duration
-	unit  float64
+	// than unitTime.
+	start    time.Duration
+	unitTime float64
 }
 
 // latestStart returns when the first of some entries must start for the last to leave at bound,
@@ -130,7 +130,7 @@ func (x *index) add(w *Waiter, ahead total, unit float64) {
 		n := &nodes[i]
 		n.sum.plus(gap)
 		n.bound, n.patience = min(n.bound, bound), min(n.patience, patience)
-		n.start, n.unit = min(n.start, latestStart(bound, n.sum, unit)), min(n.unit, unit)
+		n.start, n.unitTime = min(n.start, latestStart(bound, n.sum, unit)), min(n.unitTime, unit)
 	}
 }
 
@@ -157,7 +157,7 @@ func (x *index) setBound(w *Waiter) {
 	x.slot(number).bound = bound
 	for level := range x.nodes {
 		n := x.node(level, number)
-		n.bound, n.start = min(n.bound, bound), min(n.start, latestStart(bound, n.sum, n.unit))
+		n.bound, n.start = min(n.bound, bound), min(n.start, latestStart(bound, n.sum, n.unitTime))
 	}
 }
 
@@ -275,11 +275,11 @@ func (x *index) refresh(level, i int, t time.Duration) time.Duration {
 // A pass ends the waits that are hopeless at now, in the order of the queue.
 type pass struct {
 	*index
-	q     *Queue
-	now   time.Duration
-	sure  time.Duration // see Queue.surely
-	unit  float64
-	ahead total // the sum of the gaps so far
+	q        *Queue
+	now      time.Duration
+	sure     time.Duration // see Queue.surely
+	unitTime float64
+	ahead    total // the sum of the gaps so far
 }
 
 // node ends those below the i-th node of a level. It reports false if no entry is listed any
@@ -293,12 +293,12 @@ func (p *pass) node(level, i int) (more bool) {
 	if n.bound != Forever {
 		latest = max(p.sure, sat.Add(p.now, p.q.admitter.Forecast(p.now, end.beyond(p.gone))))
 	}
-	if !impatient && (n.bound == Forever || n.bound > latest || p.unit > 0 && p.unit <= n.unit && n.bound > p.sure &&
+	if !impatient && (n.bound == Forever || n.bound > latest || p.unitTime > 0 && p.unitTime <= n.unitTime && n.bound > p.sure &&
 		sat.Add(p.now, p.q.admitter.Forecast(p.now, p.ahead.beyond(p.gone))) < n.start) {
 		p.ahead = end
 		return true
 	}
-	n.bound, n.start, n.unit = Forever, Forever, p.unit
+	n.bound, n.start, n.unitTime = Forever, Forever, p.unitTime
 	if impatient {
 		n.patience = Forever
 	}
@@ -314,10 +314,10 @@ func (p *pass) node(level, i int) (more bool) {
 		child := &p.nodes[level-1][i]
 		n.bound, n.patience = min(n.bound, child.bound), min(n.patience, child.patience)
 		start := child.start
-		if child.unit < p.unit { // it was not looked at
-			start = latestStart(child.bound, child.sum, p.unit)
+		if child.unitTime < p.unitTime { // it was not looked at
+			start = latestStart(child.bound, child.sum, p.unitTime)
 		}
-		n.start = min(n.start, latestStart(start, before, p.unit))
+		n.start = min(n.start, latestStart(start, before, p.unitTime))
 		before.plus(child.sum)
 	}
 	return true
@@ -342,7 +342,7 @@ func (p *pass) chunk(i int, n *node, latest time.Duration, impatient bool) (more
 			}
 			n.patience = min(n.patience, s.w.patience())
 		}
-		n.bound, n.start = min(n.bound, s.bound), min(n.start, latestStart(s.bound, before, p.unit))
+		n.bound, n.start = min(n.bound, s.bound), min(n.start, latestStart(s.bound, before, p.unitTime))
 	}
 	return true
 }

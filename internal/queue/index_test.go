@@ -13,7 +13,7 @@ import (
 
 var errImpatient = errors.New("impatient")
 
-func (r *every) Unit() float64 { return float64(r.interval) }
+func (r *every) UnitTime() float64 { return float64(r.interval) }
 
 // far is every, but for more ahead than a duration can count.
 type far struct{ every }

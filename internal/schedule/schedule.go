@@ -169,9 +169,9 @@ func (s *Schedule) Hold() time.Duration {
 // MaxCatchUp returns the amount of our lateness that is caught up.
 func (s *Schedule) CatchUp() time.Duration { return s.catchUp }
 
-// Unit returns by how many nanoseconds, but for rounding, Wait grows at most with each unit of
+// UnitTime returns by how many nanoseconds, but for rounding, Wait grows at most with each unit of
 // cost ahead.
-func (s *Schedule) Unit() float64 {
+func (s *Schedule) UnitTime() float64 {
 	if s.warm != nil {
 		return s.warm.factor * exactInterval(s.rate)
 	}

@@ -48,8 +48,8 @@ func TestSchedule_Wait_GrowsWithWhatIsAhead(t *testing.T) {
 				if wait < before {
 					t.Fatalf("seed %d: %v for %d ahead, and more for %d: %v", seed, wait, ahead+more, ahead, before)
 				}
-				if grown := wait - before; float64(grown) > float64(more)*s.Unit()+1 {
-					t.Fatalf("seed %d: %d more ahead of %d make the wait %v longer, a unit %vns", seed, more, ahead, grown, s.Unit())
+				if grown := wait - before; float64(grown) > float64(more)*s.UnitTime()+1 {
+					t.Fatalf("seed %d: %d more ahead of %d make the wait %v longer, a unit %vns", seed, more, ahead, grown, s.UnitTime())
 				}
 				before, ahead = wait, ahead+more
 			}

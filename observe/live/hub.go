@@ -37,7 +37,7 @@ func (h *Handler) serveEvents(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "live: too many viewers, or the program is about to end", http.StatusServiceUnavailable)
 		return
 	}
-	defer h.leave(v)
+	defer h.remove(v)
 	w.Header().Set("Content-Type", "text/event-stream")
 	w.Header().Set("X-Accel-Buffering", "no") // for nginx
 	to := http.NewResponseController(w)
@@ -77,8 +77,8 @@ func (h *Handler) enter(v *viewer) bool {
 	return true
 }
 
-// leave removes a viewer. The ticker stops when there are no viewers left.
-func (h *Handler) leave(v *viewer) {
+// remove takes a viewer away. The ticker stops when there are no viewers left.
+func (h *Handler) remove(v *viewer) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	delete(h.viewers, v)

@@ -209,8 +209,8 @@ func isWeekday(name string) bool {
 
 // units are the units of a duration, longer names before their prefixes.
 var units = []struct {
-	name string
-	unit time.Duration
+	name   string
+	length time.Duration
 }{
 	{"ns", time.Nanosecond},
 	{"us", time.Microsecond},
@@ -241,7 +241,7 @@ func parseDuration(s string) (d time.Duration, ok bool) {
 		unit := time.Duration(0)
 		for _, u := range units {
 			if strings.HasPrefix(s, u.name) {
-				unit, s = u.unit, s[len(u.name):]
+				unit, s = u.length, s[len(u.name):]
 				break
 			}
 		}

@@ -137,7 +137,7 @@ func (c *Gatherer[K, O]) Do(ctx context.Context, key K, request O) error {
 		return <-w.err
 	}
 	defer c.mu.Unlock()
-	return c.leave(w, ctx.Err())
+	return c.abandon(w, ctx.Err())
 }
 
 // end returns err, the result that was sent to w.
@@ -148,8 +148,8 @@ func (c *Gatherer[K, O]) end(w *waiter[O], err error) error {
 	return err
 }
 
-// leave has w wait no longer, and returns its error. The lock is held.
-func (c *Gatherer[K, O]) leave(w *waiter[O], err error) error {
+// abandon has w wait no longer, and returns its error. The lock is held.
+func (c *Gatherer[K, O]) abandon(w *waiter[O], err error) error {
 	w.gone = true
 	c.dequeue(w)
 	if w.sent && c.Ended != nil {

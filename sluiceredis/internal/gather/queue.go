@@ -73,7 +73,7 @@ func (c *Gatherer[K, O]) expire() {
 	q, now := &c.queue, time.Now()
 	for q.head != nil && !q.head.until.After(now) {
 		w := q.head
-		w.err <- c.leave(w, context.DeadlineExceeded)
+		w.err <- c.abandon(w, context.DeadlineExceeded)
 	}
 	if q.at = (time.Time{}); q.head != nil {
 		c.wake(q.head.until)

@@ -63,7 +63,7 @@ func (b *Bucket) Tag() string           { return b.tag }
 func (b *Bucket) Limit() int64          { return b.rule.Capacity() }
 func (b *Bucket) Most() int64           { return b.rule.Capacity() }
 func (b *Bucket) AtOnce() int64         { return unlimited }
-func (b *Bucket) Unit() int64           { return b.interval }
+func (b *Bucket) Each() int64           { return b.interval }
 func (b *Bucket) Counts() time.Duration { return time.Duration(b.depth) }
 
 func (b *Bucket) Args(args []string, _ string) []string { return append(args, b.depthArg, b.tag) }

@@ -38,7 +38,7 @@ func (w *Fixed) Tag() string           { return w.tag }
 func (w *Fixed) Limit() int64          { return w.limit }
 func (w *Fixed) Most() int64           { return w.limit }
 func (w *Fixed) AtOnce() int64         { return unlimited }
-func (w *Fixed) Unit() int64           { return 1 }
+func (w *Fixed) Each() int64           { return 1 }
 func (w *Fixed) Cost(n int64) string   { return Format(n) }
 func (w *Fixed) Counts() time.Duration { return Micro(w.window) }
 

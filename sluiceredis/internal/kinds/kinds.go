@@ -69,11 +69,11 @@ type Rule interface {
 	Args(args []string, name string) []string
 
 	// Limit returns how many units a result says there are; Most how many one request
-	// may take, AtOnce how many one script, and Unit the count of scripts for one.
+	// may take, AtOnce how many one script, and Each the count of scripts for one.
 	Limit() int64
 	Most() int64
 	AtOnce() int64
-	Unit() int64
+	Each() int64
 
 	// Cost returns n units in the count of scripts, as a script wants it.
 	Cost(n int64) string

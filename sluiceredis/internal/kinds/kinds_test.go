@@ -123,8 +123,8 @@ func TestRule_Share(t *testing.T) {
 			share := rule.Share(m)
 			switch {
 			case rule.Kind() == PaceKind: // its slots are farther apart
-				if share.Unit() != m*rule.Unit() {
-					t.Errorf("%v: a slot of one of %d lasts %d", rule.Kind(), m, share.Unit())
+				if share.Each() != m*rule.Each() {
+					t.Errorf("%v: a slot of one of %d lasts %d", rule.Kind(), m, share.Each())
 				}
 			case m > 7:
 				if share != nil {

@@ -29,7 +29,7 @@ func (p *Pace) Tag() string           { return p.tag }
 func (p *Pace) Limit() int64          { return 1 + p.missed/p.interval }
 func (p *Pace) Most() int64           { return p.horizon / p.interval }
 func (p *Pace) AtOnce() int64         { return unlimited }
-func (p *Pace) Unit() int64           { return p.interval }
+func (p *Pace) Each() int64           { return p.interval }
 func (p *Pace) Cost(n int64) string   { return Format(n * p.interval) }
 func (p *Pace) Counts() time.Duration { return 2 * time.Duration(p.horizon) }
 

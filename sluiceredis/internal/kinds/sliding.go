@@ -40,7 +40,7 @@ func (w *Sliding) Tag() string           { return w.tag }
 func (w *Sliding) Limit() int64          { return w.limit }
 func (w *Sliding) Most() int64           { return min(w.limit, SlidingAtOnce) }
 func (w *Sliding) AtOnce() int64         { return SlidingAtOnce }
-func (w *Sliding) Unit() int64           { return 1 }
+func (w *Sliding) Each() int64           { return 1 }
 func (w *Sliding) Cost(n int64) string   { return Format(n) }
 func (w *Sliding) Counts() time.Duration { return w.length() }
 
