@@ -17,22 +17,12 @@
 //	memory               16 bytes a call, 16·N at most   constant
 //	calendar             no                              yes
 //
-// Use a [Sliding] unless the other side counts from 00:00 as well, or N is so large
-// that 16·N bytes are too much. Both decide immediately and never wait. To wait until a
-// call fits, pass them to sluice.NewQueue or, together with other limits, to a
-// sluice.Gate. All N may still leave at the same time: to space calls
-// evenly use package pacer. If up to twice N in a window does no harm, package
-// leaky needs 8 bytes where a Sliding needs 16·N.
+// Use a [Sliding] unless the other side counts from 00:00 as well, or 16·N bytes are too much.
+// Neither waits. To wait until a call fits, pass them to sluice.NewQueue or, together with other
+// limits, to a sluice.Gate. All N may start at the same time: to space calls evenly, use package
+// pacer. If up to twice N in a window does no harm, use package leaky, which needs 8 bytes.
 //
-// # Differences from the usual versions
-//
-// The sliding window is mostly shown as a sorted set, with milliseconds for both the score and the
-// member. Calls of one millisecond are then one call; calls are added before they are counted, so
-// that rejected ones count and a caller that keeps trying is never let in again; period·1000
-// overflows 32 bits after 24 days; and the clock is the clock of each caller. Here each call counts, a
-// rejected one leaves no trace, durations saturate, and only the monotonic clock is used. Each of
-// these has a test.
-//
-// The fixed window is mostly shown as a counter that expires, without the warning
-// that 2·N calls can pass within a moment around an edge.
+// No method waits for more than a mutex. A call takes a fraction of a microsecond; with a calendar,
+// the first one of a day takes slightly more. The limits start no goroutines and need no closing.
+// Made in a testing/synctest bubble, they belong to that bubble.
 package window

@@ -12,29 +12,23 @@ import (
 	"github.com/sluice-go/sluice/limits"
 )
 
-// A Fixed allows at most its limit of units in each of its windows, which follow one
-// another and do not slide. Without a [Calendar] a window begins with the first call
-// after the end of the previous window. With a Calendar it begins at fixed times: 5,000
-// per day from 00:00.
+// A Fixed allows at most its limit of units in each of its windows, which follow one another and do
+// not slide. With a [Calendar] they begin at fixed times: 5,000 per day from 00:00. Without one a
+// window begins with the first call after the end of the previous window.
 //
-// Up to twice the limit can pass within a moment around the edge of two windows:
-// all of the one just before it, all of the other just after. If the other side counts
-// by the same edges, that is right. Otherwise use a [Sliding], which never lets more than
-// its limit pass in any window, or half the limit.
+// Up to twice the limit can pass within a moment around the edge of two windows. If the other side
+// counts by the same edges, that is right. Otherwise use a [Sliding], or half the limit.
 //
-// With a calendar the wall clock is used. If the clock is put back, the Fixed stays in its
-// window until the clock has caught up, or for the length of the window: nothing is
-// allowed twice, and no call is rejected for longer than that. If the clock is put forward
-// over an edge, one window begins. Without a calendar only the monotonic clock is used.
+// With a calendar the wall clock is used. If the clock is put back, the Fixed stays in its window
+// until the clock has caught up, but at most for the length of the window: nothing is allowed
+// twice. If the clock is put forward over an edge, one window begins. Without a calendar only the
+// monotonic clock is used.
 //
-// Most programs need only [Fixed.Take]. A Fixed is also a limits.Limiter, for a
-// sluice.Gate or sluice.NewQueue; Take then bypasses their queue.
+// Most programs need only [Fixed.Take]. A Fixed is also a limits.Limiter, for a sluice.Gate or
+// sluice.NewQueue; Take then bypasses their queue.
 //
-// A Fixed is safe for use by multiple goroutines, must be made by [NewFixed] and must not
-// be copied. Its size is constant. No method waits for more than a mutex; a call takes a
-// fraction of a microsecond, the first in a day some more. It starts no goroutine
-// and needs no closing. Made in a testing/synctest bubble, it belongs to that
-// bubble.
+// A Fixed is safe for use by multiple goroutines, must be made by [NewFixed] and must not be
+// copied. Its size is constant.
 type Fixed struct {
 	epoch time.Time // the origin of monotonic times
 
@@ -46,10 +40,9 @@ type Fixed struct {
 	bell bell.Bell
 }
 
-// NewFixed returns a Fixed that allows at most quota.Limit units in each window. It
-// returns an error if quota.Limit is not positive, and unless quota has either a positive
-// Window or a Calendar; a Location needs a Calendar. A day on which the clocks are
-// changed has 23 or 25 hours.
+// NewFixed returns a Fixed that allows at most quota.Limit units in each window. It returns an
+// error if quota.Limit is not positive, and unless quota has either a positive Window or a
+// Calendar; a Location needs a Calendar. A day on which the clocks are changed has 23 or 25 hours.
 func NewFixed(quota Quota) (*Fixed, error) {
 	rule, err := quota.fixed()
 	if err != nil {
@@ -64,9 +57,9 @@ func (c *Fixed) read() (now time.Duration, wall int64) {
 	return t.Sub(c.epoch), t.UnixNano()
 }
 
-// Take takes n if n fit now. Otherwise it changes nothing and returns when they will.
-// n = 0 changes nothing and is always allowed. An n beyond the limit never is: Err of
-// the result is then [limits.ErrTooLarge]. Take panics if n < 0.
+// Take takes n if n fit now. Otherwise it changes nothing and returns when they will. n = 0 changes
+// nothing and is always allowed. If n is more than the limit, Err of the result is
+// [limits.ErrTooLarge]. Take panics if n < 0.
 func (c *Fixed) Take(n int64) limits.Result {
 	mustNotBeNegative(n)
 	c.mu.Lock()
@@ -84,7 +77,7 @@ func (c *Fixed) Quota() Quota {
 
 // SetQuota changes the limit, for calls from now on. Units used in the current window stay used. It
 // returns an error and changes nothing if quota.Limit is not positive or quota has other windows
-// than the current ones.
+// than the current one.
 func (c *Fixed) SetQuota(quota Quota) error {
 	rule, err := quota.fixed()
 	if err != nil {
@@ -100,21 +93,18 @@ func (c *Fixed) SetQuota(quota Quota) error {
 	return nil
 }
 
-// Admit is Take as a gate or a queue needs it: it returns 0 if n were taken, and otherwise the time
-// until they will fit, if the clock is not set. It returns ctx.Err() if ctx is done and
+// Admit is Take for a gate or a queue: it returns 0 if n were taken, and otherwise the time until
+// they will fit, if the clock is not set. It returns ctx.Err() if ctx is done and
 // [limits.ErrTooLarge] if n is more than the limit. It panics if n < 0.
 func (c *Fixed) Admit(ctx context.Context, n int64) (wait time.Duration, err error) {
 	return admit(ctx, n, c.Take)
 }
 
 // Adjust corrects the units taken by an earlier call by delta; age is the time since that call was
-// allowed. A negative delta returns units, if the window in which the call was allowed is not
-// over: otherwise they would be taken off the usage of other calls. A positive one takes in the
-// current window, beyond the limit if need be; units beyond the limit end with the window. A
-// negative age is treated as 0.
-//
-// Adjust never fails, and ignores whether ctx is done: returned units must not be
-// lost because its caller gave up.
+// allowed. A negative delta returns units, if the window in which the call was allowed has not
+// ended. A positive one takes in the current window, beyond the limit if need be; units beyond the
+// limit end with the window. A negative age is treated as 0. Adjust never fails, even if ctx is
+// done.
 func (c *Fixed) Adjust(ctx context.Context, delta int64, age time.Duration) error {
 	c.mu.Lock()
 	now, wall := c.read()
@@ -150,8 +140,7 @@ func foreseeFixed(r kind.Fixed, s kind.FixedState, now time.Duration, wall int64
 	return f
 }
 
-// OnChange has f called after each change that may allow a call earlier than the Fixed
-// said, until stop is called: after SetQuota, and after an Adjust that returns units. f must
-// not block, nor use the Fixed. With it a Fixed is a limits.Notifier: gates and queues
-// that wait for it then try again immediately.
+// OnChange calls f after each change that may allow a call earlier than the Fixed said, until stop
+// is called: after SetQuota, and after an Adjust that returns units. f must not block, nor use the
+// Fixed. It makes a Fixed a limits.Notifier: waiting gates and queues then try again immediately.
 func (c *Fixed) OnChange(f func()) (stop func()) { return c.bell.Wait(f) }

@@ -13,23 +13,21 @@ import (
 	"github.com/sluice-go/sluice/limits"
 )
 
-// A Keyed is one [Sliding] or one [Fixed] for each key: per user, per host, per user and
-// action. A key that was never used has an empty window, so there is nothing to register.
-// Later calls evict keys whose windows are empty or over, a few at a time, as
-// leaky.Keyed does; see there also for good keys.
+// A Keyed is one Sliding or one Fixed for each key: per user, per host, per user and action. A key
+// that was never used has an empty window, so there is nothing to register. Later calls evict keys
+// whose windows are empty or have ended, as leaky.Keyed does; see there also for good keys.
 //
 // A key with a sliding window costs about 130 bytes and 16 for each call in its window, with room
-// to grow; calls at the same time share one entry of 16 bytes. A key with fixed windows costs about
-// 85 bytes, in addition to the memory that it points to, whatever the limit. With a calendar, a key
-// is kept until its window has ended and at least one window length has passed, so that setting the
-// clock back does not bring its allowance back.
+// to grow; calls at the same time share 16 bytes. A key with fixed windows costs about 85 bytes.
+// The memory that the key points to is extra. With a calendar, a key is kept until its window has
+// ended and at least one window length has passed, so that setting the clock back does not bring
+// its allowance back.
 //
-// A Keyed has no snapshot: a restart loses all windows. A key whose window is a day,
-// such as one of a few accounts, should be a Sliding or Fixed, which have one.
+// A Keyed has no snapshot: a restart loses all windows. For windows of a day and a few keys, such
+// as accounts, use a Sliding or Fixed each.
 //
 // A Keyed is safe for use by multiple goroutines, must be made by [NewKeyedSliding] or
-// [NewKeyedFixed] and must not be copied. Made in a testing/synctest bubble, it
-// belongs to that bubble.
+// [NewKeyedFixed] and must not be copied.
 type Keyed[K comparable] struct {
 	quota Quota // but for the limit
 	limit atomic.Int64
@@ -51,8 +49,8 @@ func newKeyed[K comparable](quota Quota, keys keys[K]) *Keyed[K] {
 	return k
 }
 
-// NewKeyedSliding returns a Keyed whose keys have windows as [NewSliding] makes them. It
-// returns an error where that does, and if cfg.MaxKeys is negative or more than 2²⁹.
+// NewKeyedSliding returns a Keyed whose keys have windows as [NewSliding] makes them. It returns
+// the same errors, and one if MaxKeys is negative or more than 2²⁹.
 func NewKeyedSliding[K comparable](quota Quota, options ...limits.KeyedConfig) (*Keyed[K], error) {
 	cfg := defaults.Option("window.NewKeyedSliding", options)
 	rule, err := quota.sliding()
@@ -66,8 +64,8 @@ func NewKeyedSliding[K comparable](quota Quota, options ...limits.KeyedConfig) (
 	return newKeyed(quota, slidings[K]{rule.Window, keyed.New[K](most, rule.Idle)}), nil
 }
 
-// NewKeyedFixed returns a Keyed whose keys have windows as [NewFixed] makes them. It
-// returns an error where that does, and if cfg.MaxKeys is negative or more than 2²⁹.
+// NewKeyedFixed returns a Keyed whose keys have windows as [NewFixed] makes them. It returns the
+// same errors, and one if MaxKeys is negative or more than 2²⁹.
 func NewKeyedFixed[K comparable](quota Quota, options ...limits.KeyedConfig) (*Keyed[K], error) {
 	cfg := defaults.Option("window.NewKeyedFixed", options)
 	rule, err := quota.fixed()
@@ -91,9 +89,9 @@ func (k *Keyed[K]) mustBeMade() {
 	errs.Made(k.keys != nil, "window.Keyed", "window.NewKeyed or NewKeyedFixed")
 }
 
-// Take takes n from the window of key, as [Sliding.Take] and [Fixed.Take] do. If the key
-// is new and there are too many, nothing is taken: Limit of the result is 0 and its Err
-// [limits.ErrTooManyKeys]. n = 0 does not remember key. Take panics if n < 0.
+// Take takes n from the window of key, as [Sliding.Take] and [Fixed.Take] do. If the key is new and
+// there are too many, nothing is taken: Limit of the result is 0 and its Err [limits.ErrTooManyKeys].
+// n = 0 does not remember key. Take panics if n < 0.
 func (k *Keyed[K]) Take(key K, n int64) limits.Result {
 	mustNotBeNegative(n)
 	k.mustBeMade()
@@ -104,8 +102,8 @@ func (k *Keyed[K]) Take(key K, n int64) limits.Result {
 	return res
 }
 
-// Len returns the number of remembered keys: those that hold something, and those that
-// hold nothing and are not evicted yet.
+// Len returns the number of remembered keys, including those with an empty window that are not
+// evicted yet.
 func (k *Keyed[K]) Len() int {
 	k.mustBeMade()
 	return k.keys.Len()
@@ -133,10 +131,9 @@ func (k *Keyed[K]) SetQuota(quota Quota) error {
 }
 
 // On returns the window of key as a Limiter, for a sluice.Gate or sluice.NewQueue. It has no state
-// of its own: it may be dropped and made again, and it stays valid when k evicts the key, because
-// only keys that are as new are evicted. Admit and Adjust are like the methods of [Sliding] and
-// [Fixed]; if the key is new and there are too many, both return [limits.ErrTooManyKeys] and change
-// nothing.
+// of its own: it may be dropped and made again, and it stays valid when k evicts the key. Admit and
+// Adjust are like the methods of Sliding and Fixed; if the key is new and there are too many, both
+// return [limits.ErrTooManyKeys] and change nothing.
 func (k *Keyed[K]) On(key K) limits.Notifier {
 	return keyed.Limiter[K]{Key: key, Of: source[K]{k}, Bells: &k.bells}
 }

@@ -11,23 +11,19 @@ import (
 	"github.com/sluice-go/sluice/limits"
 )
 
-// A Sliding allows at most its limit of units in any window of time, exactly: from any t
-// up to but not including t + window.
+// A Sliding allows at most its limit of units in any window of time, exactly: from any t up to but
+// not including t + window.
 //
 // It records the time of each call it allows, 16 bytes for all calls of the same nanosecond
-// together, until the call has left the window. A rejected call is not recorded: it is not
-// included, does not prolong the wait and takes no memory. Memory grows with the calls in the
-// window, to 16 bytes times the limit at most, and shrinks as calls are made. A limit of 100,000
-// takes up to 1.6 MB. For limits far beyond that use a [Fixed] or package leaky.
+// together, until the call has left the window. A rejected call is not recorded and does not
+// prolong the wait. Memory grows to 16 bytes times the limit at most, 1.6 MB for a limit of
+// 100,000, and shrinks as calls are made.
 //
-// Most programs need only [Sliding.Take]. A Sliding is also a limits.Limiter, for a
-// sluice.Gate or sluice.NewQueue; Take then bypasses their queue.
+// Most programs need only [Sliding.Take]. A Sliding is also a limits.Limiter, for a sluice.Gate or
+// sluice.NewQueue; Take then bypasses their queue.
 //
-// A Sliding is safe for use by multiple goroutines, must be made by [NewSliding] and must
-// not be copied. No method waits for more than a mutex; a call takes a fraction of a
-// microsecond. It starts no goroutine and needs no closing. It uses the monotonic clock,
-// except in [Sliding.Restore]. Made in a testing/synctest bubble, it belongs to that
-// bubble.
+// A Sliding is safe for use by multiple goroutines, must be made by [NewSliding] and must not be
+// copied. It uses the monotonic clock, except in [Sliding.Restore].
 type Sliding struct {
 	epoch time.Time // the origin of times
 
@@ -53,9 +49,9 @@ func NewSliding(quota Quota) (*Sliding, error) {
 // must not record their times in the wrong order.
 func (l *Sliding) now() time.Duration { return time.Since(l.epoch) }
 
-// Take takes n if n fit now. Otherwise it changes nothing and returns when they will.
-// n = 0 changes nothing and is always allowed. An n beyond the limit never is: Err of
-// the result is then [limits.ErrTooLarge]. Take panics if n < 0.
+// Take takes n if n fit now. Otherwise it changes nothing and returns when they will. n = 0 changes
+// nothing and is always allowed. If n is more than the limit, Err of the result is
+// [limits.ErrTooLarge]. Take panics if n < 0.
 func (l *Sliding) Take(n int64) limits.Result {
 	mustNotBeNegative(n)
 	l.mu.Lock()
@@ -70,12 +66,11 @@ func (l *Sliding) Quota() Quota {
 	return Quota{Limit: l.rule.Limit, Window: l.rule.Window}
 }
 
-// SetQuota changes the quota, for calls from now on. It returns an error and changes
-// nothing where [NewSliding] returns one.
+// SetQuota changes the quota, for calls from now on. It returns an error and changes nothing where
+// [NewSliding] returns one.
 //
-// Taken units stay taken: after a change to a lower limit nothing fits until enough of it
-// has left the window. A longer window does not bring back units that have left the shorter
-// one.
+// Taken units stay taken: after a change to a lower limit nothing fits until enough of them has
+// left the window. A longer window does not bring back units that have left the shorter one.
 func (l *Sliding) SetQuota(quota Quota) error {
 	rule, err := quota.sliding()
 	if err != nil {
@@ -89,9 +84,9 @@ func (l *Sliding) SetQuota(quota Quota) error {
 	return nil
 }
 
-// Admit is Take as a gate or a queue needs it: it returns 0 if n were taken, and otherwise the time
-// until they will fit. It returns ctx.Err() if ctx is done and [limits.ErrTooLarge] if n is more
-// than the limit. It panics if n < 0.
+// Admit is Take for a gate or a queue: it returns 0 if n were taken, and otherwise the time until
+// they will fit. It returns ctx.Err() if ctx is done and [limits.ErrTooLarge] if n is more than the
+// limit. It panics if n < 0.
 func (l *Sliding) Admit(ctx context.Context, n int64) (wait time.Duration, err error) {
 	return admit(ctx, n, l.Take)
 }
@@ -106,15 +101,13 @@ func admit(ctx context.Context, n int64, take func(int64) limits.Result) (time.D
 }
 
 // Adjust corrects the units taken by an earlier call by delta; age is the time since that call was
-// allowed. A negative delta removes the newest −delta units allowed at that time or
-// before: those of the call, unless others were allowed in between and age was measured
-// a little too late. Units that have left the window are not returned. A positive delta takes
-// now, beyond the limit if need be; then nothing fits before enough has left the window.
-// A negative age is treated as 0.
+// allowed. A negative delta removes the newest −delta units allowed at that time or before: those
+// of the call, unless others were allowed in between and age was measured a little too late. Units
+// that have left the window are not returned. A positive delta takes now, beyond the limit if need
+// be; then nothing fits before enough has left the window. A negative age is treated as 0.
 //
-// Adjust never fails, and ignores whether ctx is done: returned units must not be
-// lost because its caller gave up. It takes longer the more calls were allowed since,
-// about 1 ns for each.
+// Adjust never fails, even if ctx is done. It takes longer the more calls were allowed since, about
+// 1 ns for each.
 func (l *Sliding) Adjust(ctx context.Context, delta int64, age time.Duration) error {
 	l.mu.Lock()
 	l.rule.Adjust(&l.state, l.now(), delta, age)
@@ -146,8 +139,8 @@ func foreseeSliding(r kind.Sliding, s *kind.SlidingState, now time.Duration) lim
 	})
 }
 
-// OnChange has f called after each change that may allow a call earlier than the Sliding
-// said, until stop is called: after SetQuota, and after an Adjust that returns units. f must
-// not block, nor use the Sliding. With it a Sliding is a limits.Notifier: gates and
-// queues that wait for it then try again immediately.
+// OnChange calls f after each change that may allow a call earlier than the Sliding said, until
+// stop is called: after SetQuota, and after an Adjust that returns units. f must not block, nor use
+// the Sliding. It makes a Sliding a limits.Notifier: waiting gates and queues then try again
+// immediately.
 func (l *Sliding) OnChange(f func()) (stop func()) { return l.bell.Wait(f) }

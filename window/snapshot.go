@@ -27,9 +27,9 @@ type fixedState struct {
 	Used     int64         `json:"used"`
 }
 
-// Snapshot returns the content of the window, as a small JSON object, for
-// [Sliding.Restore] in another process. Calls in the window take about 25 bytes
-// each, calls made at the same time together. Times are noted as wall time.
+// Snapshot returns the content of the window, as a small JSON object, for [Sliding.Restore] in
+// another process: about 25 bytes for each call, calls made at the same time together. Times are
+// wall time.
 func (l *Sliding) Snapshot() []byte {
 	l.mu.Lock()
 	t := time.Now()
@@ -42,14 +42,13 @@ func (l *Sliding) Snapshot() []byte {
 	return snapshot.Seal("sliding", s)
 }
 
-// Restore replaces the content of the window by a snapshot, for a program that was restarted: units
-// taken before still apply, by the wall clock. Calls that have left the window since are dropped;
-// times in the future, after the clock was put back, become now. Afterwards only the monotonic clock
-// is used.
+// Restore replaces the content of the window by a snapshot: units taken before a restart still
+// apply, by the wall clock. Calls that have left the window since are dropped; times in the future,
+// after the clock was put back, become now. Restore a Sliding before it is used: units allowed
+// earlier would be discarded.
 //
-// It returns [limits.ErrSnapshot], and changes nothing, if data is damaged, from another
-// version or kind of limit, or of another quota. Restore a Sliding before it is used:
-// units allowed earlier would be discarded.
+// Restore returns [limits.ErrSnapshot], and changes nothing, if data is damaged, from another version
+// or kind of limit, or of another quota.
 func (l *Sliding) Restore(data []byte) error {
 	s, err := snapshot.Open[slidingState](data, "sliding")
 	if err != nil {
@@ -101,14 +100,13 @@ func (c *Fixed) Snapshot() []byte {
 	return snapshot.Seal("fixed", s)
 }
 
-// Restore replaces the used units by a snapshot, for a program that was restarted: units used of
-// the current window before still apply, by the wall clock. A window that has ended by now is
-// dropped. If the clock was set back, the saved window may lie in the future: it then applies,
-// for at most its own length.
+// Restore replaces the used units by a snapshot: units used before a restart still apply, by the
+// wall clock. A window that has ended by now is dropped. If the clock was set back, the saved
+// window may lie in the future: it then applies, for at most its own length. Restore a Fixed before
+// it is used: units allowed earlier would be discarded.
 //
-// It returns [limits.ErrSnapshot], and changes nothing, if data is damaged, from another
-// version or kind of limit, or of another quota; locations are compared by name. Restore a
-// Fixed before it is used: units allowed earlier would be discarded.
+// Restore returns [limits.ErrSnapshot], and changes nothing, if data is damaged, from another version
+// or kind of limit, or of another quota; locations are compared by name.
 func (c *Fixed) Restore(data []byte) error {
 	s, err := snapshot.Open[fixedState](data, "fixed")
 	if err != nil {
