@@ -16,18 +16,17 @@ import (
 	"github.com/sluice-go/sluice/limits"
 )
 
-// A Bucket allows calls that fit into it and rejects the rest, immediately. A new one is
-// empty: all of its capacity is available.
+// A Bucket allows calls that fit into it and rejects the rest, immediately. A new one is empty: all
+// of its capacity is available.
 //
-// Most programs need only [Bucket.Take]. A Bucket is also a limits.Limiter, for a
-// sluice.Gate or sluice.NewQueue; Take then bypasses their queue.
+// Most programs need only [Bucket.Take]. A Bucket is also a limits.Limiter, for a sluice.Gate or
+// sluice.NewQueue; Take then bypasses their queue.
 //
-// A Bucket is safe for use by multiple goroutines, must be made by [New] and must not
-// be copied. No method blocks: Take is one compare-and-swap, less than 0.1 µs. Only
-// calls that lose the swap again and again, and those during [Bucket.SetRate], wait for
-// each other, for a fraction of a microsecond. A Bucket starts no goroutine and needs no
-// closing. It uses the monotonic clock, except in [Bucket.Restore]. Made in a
-// testing/synctest bubble, it belongs to that bubble.
+// A Bucket is safe for use by multiple goroutines, must be made by [New] and must not be copied. No
+// method blocks: Take is one compare-and-swap, less than 0.1 µs. Only calls that lose the swap
+// again and again, and those during [Bucket.SetRate], wait for each other, for a fraction of a
+// microsecond. A Bucket starts no goroutine and needs no closing. It uses the monotonic clock,
+// except in [Bucket.Restore]. Made in a testing/synctest bubble, it belongs to that bubble.
 type Bucket struct {
 	epoch time.Time // the origin of times
 	state atomic.Pointer[state]
@@ -74,11 +73,10 @@ func (s *state) pair(tat, now time.Duration) kind.BucketPair {
 
 const closed = -1 // no tat is negative
 
-// New returns a bucket that holds rate.Burst units (0 means 1) and leaks rate.Count per
-// rate.Per: {Count: 30, Per: time.Minute, Burst: 16} allows 16 together and then one
-// every two seconds. It returns an error for a rate that [limits.Rate.Check] rejects or
-// of more than 10⁶ per second, and if a full bucket would take longer than 146 years to
-// drain.
+// New returns a bucket that holds rate.Burst units (0 means 1) and leaks rate.Count per rate.Per:
+// {Count: 30, Per: time.Minute, Burst: 16} allows 16 together and then one every two seconds. It
+// returns an error for a rate that [limits.Rate.Check] rejects or of more than 10⁶ per second, and
+// if a full bucket would take longer than 146 years to drain.
 //
 // The interval per unit is rounded down to a nanosecond: 3 per second are 3.000000003.
 func New(rate limits.Rate) (*Bucket, error) {
@@ -131,9 +129,9 @@ func (b *Bucket) reload() (s *state, tat time.Duration) {
 	return s, tat
 }
 
-// Take takes n if n fit now. Otherwise it changes nothing and returns when they will.
-// n = 0 changes nothing and is always allowed. An n beyond the capacity never is: Err of
-// the result is then [limits.ErrTooLarge]. Take panics if n < 0.
+// Take takes n if n fit now. Otherwise it changes nothing and returns when they will. n = 0 changes
+// nothing and is always allowed. If n is more than the capacity, Err of the result is
+// [limits.ErrTooLarge]. Take panics if n < 0.
 func (b *Bucket) Take(n int64) limits.Result {
 	mustNotBeNegative(n)
 	if n == 0 {
@@ -232,16 +230,15 @@ func (b *Bucket) replace(rule kind.Bucket, rate limits.Rate, tat time.Duration, 
 // Rate returns the current rate, with its burst.
 func (b *Bucket) Rate() limits.Rate { return b.loaded().rate }
 
-// SetRate changes the rate, for calls from now on. It returns an error and changes
-// nothing where [New] returns one.
+// SetRate changes the rate, for calls from now on. It returns an error and changes nothing where
+// [New] returns one.
 //
-// The level of the bucket is kept, in units: of 12 that a bucket of 16 holds, a
-// bucket of 20 holds 12, and they leak at the new rate. But a bucket is never fuller
-// than full, so a bucket of 4 holds 4. The other 8 are remembered until they would
-// have leaked: if the rate is changed back they are in the bucket again. So in
-// any time no more is allowed than the laxest of the rates would allow alone,
-// however often the rate changes; see [Keyed.TakeRate] for rates of which none is the
-// laxest. Units that [Bucket.Adjust] took beyond the capacity stays a debt, in units.
+// The level of the bucket is kept, in units: of 12 that a bucket of 16 holds, a bucket of 20 holds
+// 12, and a bucket of 4 holds 4. They leak at the new rate. The other 8 are remembered until they
+// would have leaked: if the rate is changed back they are in the bucket again. So no more is
+// allowed than the laxest of the rates would allow alone, however often the rate changes; see
+// [Keyed.TakeRate] for rates of which none is the laxest. Units that [Bucket.Adjust] took beyond
+// the capacity stay a debt, in units.
 func (b *Bucket) SetRate(rate limits.Rate) error {
 	rule, err := newRule(rate)
 	if err != nil {
@@ -259,9 +256,9 @@ func (b *Bucket) SetRate(rate limits.Rate) error {
 	return nil
 }
 
-// Admit is Take as a gate or a queue needs it: it returns 0 if n were taken, and otherwise the time
-// until they will fit. It returns ctx.Err() if ctx is done and [limits.ErrTooLarge] if n is more
-// than the capacity. It panics if n < 0.
+// Admit is Take for a gate or a queue: it returns 0 if n were taken, and otherwise the time until
+// they will fit. It returns ctx.Err() if ctx is done and [limits.ErrTooLarge] if n is more than the
+// capacity. It panics if n < 0.
 func (b *Bucket) Admit(ctx context.Context, n int64) (wait time.Duration, err error) {
 	mustNotBeNegative(n)
 	if err := ctx.Err(); err != nil {
@@ -272,12 +269,9 @@ func (b *Bucket) Admit(ctx context.Context, n int64) (wait time.Duration, err er
 }
 
 // Adjust corrects the number of taken units by delta. A negative delta returns units: the bucket is
-// then as if so much had never been taken, but never emptier than empty, so a delta of
-// -math.MaxInt64 empties it. A positive delta takes without asking, beyond the capacity
-// if need be; nothing fits then before the bucket has drained far enough.
-//
-// Adjust never fails, and ignores age and whether ctx is done: returned units must not be lost
-// because its caller gave up.
+// then as if they had never been taken, but never emptier than empty, so -math.MaxInt64 empties it.
+// A positive delta takes units, beyond the capacity if need be; nothing fits then before the bucket
+// has drained far enough. Adjust never fails, even if ctx is done, and ignores age.
 func (b *Bucket) Adjust(ctx context.Context, delta int64, age time.Duration) error {
 	b.adjust(delta)
 	if bell.Loud(ctx, delta) {
@@ -312,10 +306,9 @@ func (b *Bucket) Forecast() limits.Forecast {
 	return forecast.NewBucket(s.rule.Capacity(), s.rule.Interval(), max(0, tat-now))
 }
 
-// OnChange has f called after each change that may allow a call earlier than the bucket
-// said, until stop is called: after SetRate, and after an Adjust that returns units. f must
-// not block, nor use the bucket. With it a Bucket is a limits.Notifier: gates and queues
-// that wait for it then try again immediately.
+// OnChange calls f after each change that may allow a call earlier than the bucket said, until stop
+// is called: after SetRate, and after an Adjust that returns units. f must not block, nor use the
+// bucket. It makes a Bucket a limits.Notifier: waiting gates and queues then try again immediately.
 func (b *Bucket) OnChange(f func()) (stop func()) { return b.bell.Wait(f) }
 
 func mustNotBeNegative(n int64) {

@@ -16,25 +16,23 @@ import (
 	"github.com/sluice-go/sluice/limits"
 )
 
-// A Keyed is one bucket for each key: per user, per host, per user and action.
-// A key that was never used has an empty bucket, so there is nothing to register.
+// A Keyed is one bucket for each key: per user, per host, per user and action. A key that was never
+// used has an empty bucket, so there is nothing to register.
 //
-// A bucket that has become empty is the same as a new one, and later calls evict it, a
-// few at a time; nothing runs in the background. Memory: about 60 bytes a key, without
-// the text of a string, and 18 KB when unused.
+// A bucket that has become empty is the same as a new one, and later calls evict it, a few at a
+// time; nothing runs in the background. Memory: about 60 bytes a key, without the text of a string,
+// and 18 KB when unused.
 //
-// A Keyed has no snapshot: a restart empties all of its buckets. That suits
-// rates of seconds or minutes. A key whose bucket takes a day to become empty, such as
-// one of a few accounts, should be a [Bucket], which has one.
+// A Keyed has no snapshot: a restart empties all of its buckets. If they take a day to become empty
+// and keys are few, such as accounts, use a [Bucket] each.
 //
-// A Keyed is safe for use by multiple goroutines, must be made by [NewKeyed]
-// and must not be copied. Calls for one key, and for one in 128 others, wait for
-// each other for a fraction of a microsecond. It starts no goroutine and needs
-// no closing. Made in a testing/synctest bubble, it belongs to that bubble.
+// A Keyed is safe for use by multiple goroutines, must be made by [NewKeyed] and must not be
+// copied. Calls for one key, and for one in 128 others, wait for each other for a fraction of a
+// microsecond. It needs no closing. Made in a testing/synctest bubble, it belongs to that bubble.
 //
-// Prefer a struct of the parts, such as struct{ user, action string }, to a text made of
-// them: "a:b" and "c" look like "a" and "b:c". A K that does not equal itself, such as
-// NaN, has a new bucket each time.
+// Prefer a struct of the parts, such as struct{ user, action string }, to a text made of them:
+// "a:b" and "c" look like "a" and "b:c". A K that does not equal itself, such as NaN, has a new
+// bucket each time.
 type Keyed[K comparable] struct {
 	setting atomic.Pointer[setting]
 	keys    *keyed.Map[K, water]
@@ -69,8 +67,8 @@ type others struct {
 
 func (o others) drained(now time.Duration) bool { return drained(o.water, now) }
 
-// NewKeyed returns a Keyed whose buckets are those that [New] returns for rate. It
-// returns an error where New does, and if cfg.MaxKeys is negative or more than 2²⁹.
+// NewKeyed returns a Keyed whose buckets are those that [New] returns for rate. It returns the same
+// errors, and one if MaxKeys is negative or more than 2²⁹.
 func NewKeyed[K comparable](rate limits.Rate, options ...limits.KeyedConfig) (*Keyed[K], error) {
 	cfg := defaults.Option("leaky.NewKeyed", options)
 	most, err := keyed.MaxKeys(cfg)
@@ -102,21 +100,20 @@ func (k *Keyed[K]) current() *setting {
 	return s
 }
 
-// Take takes n from the bucket of key, as [Bucket.Take] does. If the key is
-// new and there are too many, nothing is taken: Limit of the result is 0 and
-// its Err [limits.ErrTooManyKeys]. n = 0 remembers nothing, so for a key that is new to a
-// full Keyed it returns an empty bucket. Take panics if n < 0.
+// Take takes n from the bucket of key, as [Bucket.Take] does. If the key is new and there are too
+// many, nothing is taken: Limit of the result is 0 and its Err [limits.ErrTooManyKeys]. n = 0
+// remembers nothing, so for a key that is new to a full Keyed it returns an empty bucket. Take
+// panics if n < 0.
 func (k *Keyed[K]) Take(key K, n int64) limits.Result {
 	return k.take(key, k.current(), n)
 }
 
-// TakeRate is Take with a rate of the call's own, such as the rate of the user's plan. It
-// panics if n < 0 or where [New] returns an error.
+// TakeRate is Take with a rate of the call's own, such as the rate of the user's plan. It panics if
+// n < 0 or where [New] returns an error.
 //
-// A key may be used with several rates alternately. Each has its own bucket, and
-// each call is poured into all of them, so the key allows no more than the laxest of its
-// rates would alone. ext/kind/bucket.go has the exact bound. To count one call against
-// two rates use two keys.
+// If a key is used with several rates, each has its own bucket, and each call is poured into all of
+// them, so the key allows no more than the laxest of its rates would alone. ext/kind/bucket.go has
+// the exact bound. To count one call against two rates use two keys.
 func (k *Keyed[K]) TakeRate(key K, rate limits.Rate, n int64) limits.Result {
 	r, err := k.settingOf(rate)
 	if err != nil {
@@ -209,9 +206,9 @@ func (k *Keyed[K]) peek(key K, r *setting) limits.Result {
 	return r.Result(time.Duration(p.Own.Level), 0)
 }
 
-// Len returns the number of remembered keys: those whose buckets hold something, and those
-// with empty buckets that are not evicted yet. A key that was used with several rates
-// is missing if the bucket of the last one has become empty.
+// Len returns the number of remembered keys, including those with empty buckets that are not
+// evicted yet. A key that was used with several rates is missing if the bucket of the last one has
+// become empty.
 func (k *Keyed[K]) Len() int {
 	k.current()
 	return k.keys.Len()
@@ -220,8 +217,8 @@ func (k *Keyed[K]) Len() int {
 // Rate returns the rate of [Keyed.Take], with its burst.
 func (k *Keyed[K]) Rate() limits.Rate { return k.current().rate }
 
-// SetRate changes the rate of [Keyed.Take]. Each key is then used with another rate, as
-// by [Keyed.TakeRate]. It returns an error and changes nothing where [New] returns one.
+// SetRate changes the rate of [Keyed.Take], as if each key were then used with another rate by
+// [Keyed.TakeRate]. It returns an error and changes nothing where [New] returns one.
 func (k *Keyed[K]) SetRate(rate limits.Rate) error {
 	r, err := k.settingOf(rate)
 	if err != nil {
@@ -233,9 +230,9 @@ func (k *Keyed[K]) SetRate(rate limits.Rate) error {
 }
 
 // On returns the bucket of key as a Limiter, for a sluice.Gate or sluice.NewQueue. It has no state
-// of its own: it may be dropped and made again, and it stays valid when k evicts the key, because
-// only keys that are as new are evicted. Admit and Adjust are like the methods of [Bucket]; if the
-// key is new and there are too many, both return [limits.ErrTooManyKeys] and change nothing.
+// of its own: it may be dropped and made again, and it stays valid when k evicts the key. Admit and
+// Adjust are like the methods of [Bucket]; if the key is new and there are too many, both return
+// [limits.ErrTooManyKeys] and change nothing.
 func (k *Keyed[K]) On(key K) limits.Notifier {
 	return keyed.Limiter[K]{Key: key, Of: source[K]{k}, Bells: &k.bells}
 }

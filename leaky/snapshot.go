@@ -87,12 +87,12 @@ func (n noted) tat(now time.Duration, t time.Time) time.Duration {
 	return sat.Add(now, max(0, n.Level-snapshot.Age(t, n.At)))
 }
 
-// Snapshot returns the level of the bucket, and its rate, as a JSON object of
-// about 140 bytes, for [Bucket.Restore] in another process. The time is noted
-// as wall time. After [Bucket.SetRate] it may be 200 bytes for a while.
+// Snapshot returns the level of the bucket and its rate, as a JSON object of about 140 bytes, for
+// [Bucket.Restore] in another process; after [Bucket.SetRate] it may be 200 bytes for a while.
+// Times are wall time.
 //
-// Units taken afterwards are not in it. So make it when the program ends, and
-// from time to time before that: after a crash, the units taken since the last one can be taken again.
+// Make one when the program ends, and from time to time before that: after a crash, the units taken
+// since the last one can be taken again.
 func (b *Bucket) Snapshot() []byte {
 	b.setting.Lock()
 	defer b.setting.Unlock()
@@ -103,16 +103,14 @@ func (b *Bucket) Snapshot() []byte {
 	return snapshot.Seal("bucket", note(s.rate, s.pair(tat, max(0, t.Sub(b.epoch))), t))
 }
 
-// Restore replaces the state of the bucket by a snapshot, for a program that was restarted. Units
-// that have leaked since the snapshot, by the wall clock, are left out. Units that [Bucket.Adjust]
-// took beyond the capacity are still a debt. If the clock was put back in between, nothing has
-// leaked. Afterwards only the monotonic clock is used. Restored at the time of the snapshot, a
-// bucket is the same to the nanosecond.
+// Restore replaces the state of the bucket by a snapshot, without the units that have leaked since,
+// by the wall clock. Units that [Bucket.Adjust] took beyond the capacity are still a debt. If the
+// clock was put back in between, nothing has leaked. Restored at the time of the snapshot, a bucket
+// is the same to the nanosecond.
 //
-// It returns [limits.ErrSnapshot], and changes nothing, if data is damaged, from another
-// version or kind of limit, or of a bucket with another rate: 10 per 10 s is not 1 per
-// second. For a program that is restarted with a new rate, restore at the old one and
-// then call [Bucket.SetRate].
+// Restore returns [limits.ErrSnapshot], and changes nothing, if data is damaged, from another
+// version or kind of limit, or of a bucket with another rate: 10 per 10 s is not 1 per second. To
+// restart a program with a new rate, restore at the old one and then call [Bucket.SetRate].
 //
 // Restore a bucket before it is used: the units that it allowed earlier would be discarded. After
 // an error a new bucket is still empty; to be safe, take all of its capacity.

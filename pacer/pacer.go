@@ -9,29 +9,14 @@
 //		go job()
 //	}
 //
-// A pacer delays. It rejects a call only if the wait cannot end in time or the queue
-// is full ([Config].MaxWaiting). For an immediate yes or no use package leaky. A pacer
-// does not notice when a call is done: to cap the number in flight use package
-// semaphore, and for both a gate of package sluice.
+// A pacer delays. It rejects a call only if the wait cannot end in time or the queue is full
+// ([Config].MaxWaiting). For an immediate yes or no use package leaky. A pacer does not notice when
+// a call is done: to cap the number in flight use package semaphore, and for both a gate of package
+// sluice.
 //
-// # Coming from Guava's RateLimiter
-//
-//	RateLimiter.create(r)          New(limits.Rate{Count: r, Per: time.Second, Burst: r + 1}, Config{})
-//	                               or, without Guava's burst of a second, leave Burst out
-//	create(r, warmup, unit)        New(limits.Rate{Count: r, Per: time.Second}, Config{WarmUp: warmup})
-//	r = 0.1, 2.5 …                 Count: 1, Per: 10*time.Second; Count: 5, Per: 2*time.Second
-//	acquire(n)                     Acquire(ctx, n); how long it slept is not returned
-//	tryAcquire(n)                  TryAcquire(n)
-//	tryAcquire(n, timeout)         AcquireWithin(ctx, n, timeout), whose error says how long it would take
-//	setRate(r)                     SetRate(rate), which also applies to callers that wait, and to the debt
-//	getRate()                      Interval()
-//	–                              Reserve, Cancel, PauseUntil, Resume, Waiting; contexts
-//
-// In both a call starts at its slot, and its cost delays the next one. The
-// tests of internal/schedule replay 8,186 recorded operations of Guava 31.1, to the
-// microsecond.
-//
-// internal/schedule explains how slots are computed, internal/queue how callers wait.
+// As in Guava's RateLimiter, a call starts at its slot, and its cost delays the next one.
+// docs/coming-from.md has the methods of Guava and golang.org/x/time/rate. internal/schedule
+// explains how slots are computed, internal/queue how callers wait.
 package pacer
 
 import (
@@ -47,27 +32,24 @@ import (
 	"github.com/sluice-go/sluice/limits"
 )
 
-// A Pacer gives each call a slot, one interval after the slot of the call
-// before it: count calls per period, evenly. Slots are absolute. They do not
-// drift when callers are woken late, and k slots on they are exactly
-// k·period/count later, rounded down to a nanosecond.
+// A Pacer gives each call a slot, one interval after the slot of the call before it: count calls
+// per period, evenly. Slots are absolute. They do not drift when callers are woken late, and k
+// slots on they are exactly k·period/count later, rounded down to a nanosecond.
 //
-// Most programs need only [Pacer.Wait]. [Pacer.TryAcquire] never waits,
-// [Pacer.AcquireWithin] waits for a bounded time, and [Pacer.Reserve] claims a
-// slot to be waited for, or returned, later.
+// Most programs need only [Pacer.Wait]. [Pacer.TryAcquire] never waits, [Pacer.AcquireWithin] waits
+// for a bounded time, and [Pacer.Reserve] claims a slot to be waited for, or returned, later.
 //
-// A call of cost n starts at its slot like any other, and the next slot comes n
-// intervals later: the cost is paid afterwards, so an idle pacer never delays a
-// costly call. n = 0 consumes nothing and is admitted immediately. n has no upper bound;
-// if a cost moves the next slot beyond 292 years, no later call starts.
+// A call of cost n starts at its slot like any other, and the next slot comes n intervals later: an
+// idle pacer never delays a costly call. n = 0 consumes nothing and is admitted immediately. n has
+// no upper bound; if a cost moves the next slot beyond 292 years, no later call starts.
 //
-// Calls start strictly in the order in which they came. Only the first caller holds a
-// timer. A canceled caller returns its slot exactly, and the callers behind it
-// move up. A new rate, a pause and its end reach all waiting callers immediately.
+// Calls start strictly in the order in which they came. A canceled caller returns its slot exactly,
+// and the callers behind it move up. A new rate, a pause and its end reach all waiting callers
+// immediately.
 //
-// A Pacer is safe for use by multiple goroutines, must be made by [New] and
-// must not be copied. It starts no goroutine and needs no
-// closing. Made in a testing/synctest bubble, it belongs to that bubble.
+// A Pacer is safe for use by multiple goroutines, must be made by [New] and must not be copied. It
+// starts no goroutine and needs no closing. Made in a testing/synctest bubble, it belongs to that
+// bubble.
 type Pacer struct {
 	lane     schedule.Lane // open while no caller waits
 	queue    queue.Queue
@@ -78,34 +60,33 @@ type Pacer struct {
 type Config struct {
 	// MaxCatchUp is the time that the following calls may catch up when a caller is woken late,
 	// because timers are late or the machine stalls. They come closer together: a millisecond, or a
-	// TimerResolution, is caught up immediately, the rest at twice the rate. Anything beyond MaxCatchUp is
-	// forfeit. In any window W at most B + (W + MaxCatchUp)/T + n − 1 units start: T is the interval,
-	// B the burst, n the largest cost.
+	// TimerResolution, is caught up immediately, the rest at twice the rate. Anything beyond
+	// MaxCatchUp is lost. In any window W at most B + (W + MaxCatchUp)/T + n − 1 units start: T is
+	// the interval, B the burst, n the largest cost.
 	//
-	// 0 means 50 ms, which keeps the rate true on machines that stall now and then. If a
-	// server counts strictly in windows of a second, choose 10 ms and a rate that is 1 %
-	// lower. Negative means strict: without a burst no gap is ever shorter than the
-	// interval, and the delivered rate falls short of the configured one by however late
-	// callers are woken. The lateness of a caller itself is never caught up.
+	// 0 means 50 ms, which keeps the rate true on machines that stall now and then. If a server
+	// counts strictly in windows of a second, choose 10 ms and a rate that is 1 % lower. Negative
+	// means strict: without a burst no gap is ever shorter than the interval, and the delivered
+	// rate falls short of the configured one by however late callers are woken. The lateness of a
+	// caller itself is never caught up.
 	MaxCatchUp time.Duration
 
-	// TimerResolution is the time by which calls may be woken late to save processor time. Those whose slots
-	// come within a grain may start together at the end of it; no call starts before its slot, and
+	// TimerResolution is the time by which calls may be woken late to save processor time. Calls
+	// whose slots come within it may start together at its end; no call starts before its slot, and
 	// the rate stays true. 0 means 1 ms: calls are as even as with Go's timers, and cost no more.
 	// Less than 1 ms, or negative for none, wakes calls exactly: on Linux they start within about
-	// 50 µs of their slots, which takes half of a processor at 20,000/s. So does a MaxCatchUp below 2
-	// ms, because lateness would not be caught up. In a testing/synctest bubble calls start exactly
-	// at their slots, whatever the grain.
+	// 50 µs of their slots, which takes half of a processor at 20,000/s. So does a MaxCatchUp below
+	// 2 ms, because lateness would not be caught up. In a testing/synctest bubble calls always
+	// start exactly at their slots.
 	//
 	// If timers are always later than 2 ms, as on Windows before version 1803 (15.6 ms), set it to
 	// their resolution: otherwise few calls start for each timer, and the rate is not reached.
 	TimerResolution time.Duration
 
-	// WarmUp makes the pacer start slowly, for services that must warm up before
-	// they can take the full rate. The interval is at first three times as long; at
-	// full load it shrinks to normal within WarmUp. Idle time and pauses cool the pacer
-	// down; after WarmUp it is cold again. 0 means none. WarmUp and a burst cannot be
-	// combined.
+	// WarmUp makes the pacer start slowly, for services that must warm up before they can take the
+	// full rate. The interval is at first three times as long; at full load it shrinks to normal
+	// within WarmUp. Idle time and pauses cool the pacer down; after WarmUp it is cold again. 0
+	// means none. WarmUp and a burst cannot be combined.
 	WarmUp time.Duration
 
 	// MaxWaiting is the most callers and reservations that may wait; more fail with
@@ -113,15 +94,14 @@ type Config struct {
 	MaxWaiting int
 }
 
-// New returns a pacer that lets rate.Count calls start per rate.Per, evenly spaced.
-// {Count: 10, Per: time.Second} is one call every 100 ms, the first of them immediately.
-// With a Burst, that many calls may start together after the pacer was idle. A new
-// pacer has no burst saved up, and saves none during a pause. Without a Config it is the
-// zero Config; more than one panics.
+// New returns a pacer that lets rate.Count calls start per rate.Per, evenly spaced. {Count: 10,
+// Per: time.Second} is one call every 100 ms, the first of them immediately. With a Burst, that
+// many calls may start together after the pacer was idle. A new pacer has no burst saved up, and
+// saves none during a pause. More than one Config panics.
 //
-// New returns an error unless rate is valid (see [limits.Rate.Check]) and its burst
-// takes at most 146 years, if WarmUp or MaxWaiting is negative, and if a WarmUp is
-// combined with a burst. For constants there is [limits.Must].
+// New returns an error unless rate is valid (see [limits.Rate.Check]) and its burst takes at most
+// 146 years, if WarmUp or MaxWaiting is negative, and if a WarmUp is combined with a burst. For
+// constants there is [limits.Must].
 func New(rate limits.Rate, options ...Config) (*Pacer, error) {
 	cfg := defaults.Option("pacer.New", options)
 	if cfg.MaxWaiting < 0 {
@@ -154,9 +134,8 @@ func (p *Pacer) Acquire(ctx context.Context, n int64) error {
 	return p.acquire(ctx, n, queue.Forever)
 }
 
-// AcquireWithin is Acquire, but if the slot is more than longest away it
-// returns a [*limits.WaitError] immediately, which reports the distance: Guava's tryAcquire with
-// a timeout. longest ≤ 0 does not block.
+// AcquireWithin is Acquire, but if the slot is more than longest away it returns a
+// [*limits.WaitError] immediately, which reports the distance. longest ≤ 0 does not block.
 func (p *Pacer) AcquireWithin(ctx context.Context, n int64, longest time.Duration) error {
 	return p.acquire(ctx, n, longest)
 }
@@ -190,9 +169,8 @@ func (p *Pacer) pass() (now time.Duration, v schedule.Verdict) {
 	return 0, schedule.Ask
 }
 
-// TryAcquire takes the slot for a call of cost n and reports true if that
-// slot is now. Otherwise it changes nothing and reports false. It never blocks
-// and never overtakes. It panics if n < 0.
+// TryAcquire takes the slot for a call of cost n and reports true if that slot is now. Otherwise it
+// changes nothing and reports false. It never blocks and never overtakes. It panics if n < 0.
 func (p *Pacer) TryAcquire(n int64) bool {
 	if n == 1 {
 		if _, v := p.pass(); v != schedule.Ask {
@@ -207,15 +185,15 @@ func (p *Pacer) TryAcquire(n int64) bool {
 	return ok
 }
 
-// SetRate changes the rate and its burst, also for callers that wait already.
+// SetRate changes the rate and its burst, also for callers that wait already. It returns an error
+// and changes nothing if New would return one.
 //
-// The new rate also applies to the debt: the next slot is where it would be if the last
-// call had started under the new rate, or now if that has passed. The saved burst stays
-// that many calls, at most the new burst; a larger burst fills from now on.
+// The new rate also applies to the debt: the next slot is where it would be if the last call had
+// started under the new rate, or now if that has passed. The saved burst stays that many calls, at
+// most the new burst; a larger burst fills from now on.
 //
-// SetRate returns an error and changes nothing if New would return one. Its duration does not
-// depend on the number of waiting callers, only on the number of those that fail. That is also true
-// of PauseUntil.
+// The duration of SetRate and PauseUntil depends on the number of callers that fail, not on the
+// number of those that wait.
 func (p *Pacer) SetRate(rate limits.Rate) error {
 	err := rate.Check()
 	if err == nil {
@@ -227,12 +205,11 @@ func (p *Pacer) SetRate(rate limits.Rate) error {
 	return nil
 }
 
-// PauseUntil lets no call start before t, those that wait already included.
-// When the pause has ended they start one interval apart, the first of them at
-// t: no burst is saved during the pause. Callers that cannot start before their deadline
-// fail with a [*limits.WaitError] now. A pause never becomes shorter: a t before the
-// end of the current one changes nothing. t is converted to monotonic time at
-// the call, so setting the clock later does not move the end.
+// PauseUntil lets no call start before t, including those that wait already. When the pause has
+// ended they start one interval apart, the first of them at t. Callers that cannot start before
+// their deadline fail with a [*limits.WaitError] now. A t before the end of the current pause
+// changes nothing. t is converted to monotonic time at the call, so setting the clock later does
+// not move the end.
 func (p *Pacer) PauseUntil(t time.Time) {
 	p.queue.Change(func(now time.Duration) { p.schedule.PauseUntil(p.queue.Instant(now, t)) })
 }

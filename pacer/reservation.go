@@ -9,12 +9,12 @@ import (
 	"github.com/sluice-go/sluice/limits"
 )
 
-// A Reservation is a claim on a slot, without a waiting caller. Until the slot has
-// passed it can be returned, exactly. Afterwards the slot is treated as used, so an
-// abandoned reservation stalls no caller.
+// A Reservation is a claim on a slot, without a waiting caller. Until the slot has passed it can be
+// returned, exactly. Afterwards the slot is treated as used, so an abandoned reservation stalls no
+// caller.
 //
-// A Reservation is a small value; copies are the same claim. It is safe for use
-// by multiple goroutines, but only one may Wait. The zero Reservation is invalid.
+// A Reservation is a small value; copies are the same claim. It is safe for use by multiple
+// goroutines, but only one may Wait. The zero Reservation is invalid.
 type Reservation struct {
 	pacer  *Pacer
 	waiter *queue.Waiter // its place in the queue, nil if it has none
@@ -26,9 +26,9 @@ const (
 	refused  = -2
 )
 
-// Reserve claims the next slot for a call of cost n, behind earlier callers, and does
-// not block. If Config.MaxWaiting callers and reservations wait already, the
-// reservation is rejected: Err returns why. It panics if n < 0.
+// Reserve claims the next slot for a call of cost n, behind earlier callers, and does not block. If
+// Config.MaxWaiting callers and reservations wait already, the reservation is rejected: see
+// [Reservation.Err]. It panics if n < 0.
 func (p *Pacer) Reserve(n int64) Reservation {
 	if n == 1 {
 		if now, v := p.pass(); v == schedule.Leave {
@@ -46,8 +46,7 @@ func (p *Pacer) Reserve(n int64) Reservation {
 	return Reservation{pacer: p, waiter: w, at: at}
 }
 
-// Err returns [limits.ErrQueueFull] if there was no room for the reservation, else
-// nil.
+// Err returns [limits.ErrQueueFull] if there was no room for the reservation, else nil.
 func (r Reservation) Err() error {
 	if r.waiter == nil && r.at == refused {
 		return limits.ErrQueueFull
@@ -55,12 +54,11 @@ func (r Reservation) Err() error {
 	return nil
 }
 
-// Slot returns when the call may start, as things stand. It is a forecast:
-// earlier after a caller ahead canceled, later after a pause or a slower
-// rate. Only Wait enforces it. It returns the zero time for a reservation that
-// was rejected or canceled, and now for one of cost 0. Slot takes a nanosecond or two
-// for each entry between the reservation and the nearer end of the queue. Do not poll
-// it for thousands of reservations.
+// Slot returns when the call may start, as things stand. It is a forecast: earlier after a caller
+// ahead canceled, later after a pause or a slower rate. Only Wait enforces it. It returns the zero
+// time for a reservation that was rejected or canceled, and now for one of cost 0. Slot takes a
+// nanosecond or two for each entry between the reservation and the nearer end of the queue: do not
+// poll it for thousands of reservations.
 func (r Reservation) Slot() time.Time {
 	slot, _, ok := r.slot()
 	if !ok {

@@ -1,32 +1,13 @@
 // Package semaphore caps the number of calls in flight.
 //
-// [Weighted] has the methods of golang.org/x/sync/semaphore and passes its tests, so
-// usually changing the import path is enough. Two things differ: a request for more
-// than the limit fails immediately instead of blocking until its context ends, and a
-// request for 0 never waits. In addition it can be resized while in use, reports how
-// full it is, and can wait for a bounded time.
+// [Weighted] has the methods of golang.org/x/sync/semaphore and passes its tests, so usually
+// changing the import path is enough. Two things differ: a request for more than the limit fails
+// immediately instead of blocking until its context ends, and a request for 0 never waits. In
+// addition it can be resized while in use, reports how full it is, and can wait for a bounded time.
+// docs/coming-from.md has the methods of java.util.concurrent.Semaphore.
 //
-// # Coming from java.util.concurrent.Semaphore
-//
-//	new Semaphore(n, true)         NewWeighted(n); there is no unfair mode
-//	acquire(n)                     Acquire(ctx, n); interrupting is cancelling ctx
-//	acquireUninterruptibly(n)      Acquire(context.Background(), n)
-//	tryAcquire(n), which barges    – ; TryAcquire never overtakes, like tryAcquire(n, 0, unit)
-//	tryAcquire(n, timeout)         AcquireWithin(ctx, n, timeout)
-//	release(n)                     Release(n), which panics where Java would create permits
-//	drainPermits()                 Drain()
-//	reducePermits(n)               SetLimit(limit − n), which is public
-//	availablePermits()             Available()
-//	hasQueuedThreads()             Waiting() > 0
-//	getQueueLength()               Waiting()
-//	getQueuedThreads()             – ; goroutines have no identity
-//
-// Recordings of OpenJDK 17, 4,208 operations, are replayed in the tests,
-// exactly.
-//
-// A semaphore of 2 keeps two calls in flight, whether each takes an hour or a
-// millisecond. To space calls out in time use package pacer; to have both use
-// a gate of package sluice.
+// A semaphore of 2 keeps two calls in flight, whether each takes an hour or a millisecond. To space
+// calls out in time use package pacer; to have both use a gate of package sluice.
 package semaphore
 
 import (
@@ -40,26 +21,23 @@ import (
 	"github.com/sluice-go/sluice/limits"
 )
 
-// Weighted hands out permits, at most its limit at a time. A call of cost n takes n
-// permits and returns them when it is done.
+// Weighted hands out permits, at most its limit at a time. A call of cost n takes n permits and
+// returns them when it is done.
 //
 // Callers are served strictly in the order in which they came. A large request at the front waits
 // until enough permits are free, and nothing behind it overtakes, although smaller requests would
-// fit. That wastes permits for a moment; the alternative starves the large request for as long as
-// small ones keep coming.
+// fit: otherwise they could starve it.
 //
-// A call for one permit whose context cannot be canceled has come when its goroutine sleeps,
-// which is a moment later than Waiting counts it. All others have come when they are counted.
+// A call for one permit whose context cannot be canceled has come when its goroutine sleeps, which
+// is a moment later than Waiting counts it. All others have come when they are counted.
 //
-// A canceled call loses its place and nothing else. If its context ends while the
-// permits are being handed over, they go to the next caller.
+// A canceled call loses its place and nothing else. If its context ends while the permits are being
+// handed over, they go to the next caller.
 //
-// A Weighted is safe for use by multiple goroutines, must be made by
-// [NewWeighted] and must not be copied. In the terminology of the Go memory
-// model, a call of Release that makes room synchronizes before the return of
-// the Acquire or TryAcquire that uses it.
-//
-// Made in a testing/synctest bubble, it belongs to that bubble.
+// A Weighted is safe for use by multiple goroutines, must be made by [NewWeighted] and must not be
+// copied. In the terminology of the Go memory model, a call of Release that makes room synchronizes
+// before the return of the Acquire or TryAcquire that uses it. Made in a testing/synctest bubble, a
+// Weighted belongs to that bubble.
 type Weighted struct {
 	// Guarded by the queue's lock. 0 ≤ inFlight; inFlight > limit only after
 	// the limit was lowered below the permits in flight.
@@ -75,9 +53,8 @@ type Weighted struct {
 // NewWeighted is [New], under the name that it has in golang.org/x/sync/semaphore.
 func NewWeighted(limit int64) *Weighted { return New(limit) }
 
-// New returns a semaphore with limit permits, all of them free. A
-// limit of 0 is valid: until it is raised only requests for 0 succeed.
-// It panics if limit < 0.
+// New returns a semaphore with limit permits, all of them free. With a limit of 0 only requests for
+// 0 succeed until it is raised. It panics if limit < 0.
 func New(limit int64) *Weighted {
 	if limit < 0 {
 		panic(fmt.Sprintf("semaphore: negative limit %d", limit))
@@ -152,9 +129,8 @@ func (s *Weighted) Acquire(ctx context.Context, n int64) error {
 	return s.keep(ctx, n)
 }
 
-// AcquireWithin is Acquire, but waits no longer than longest and then returns
-// [limits.ErrTimeout]. A semaphore cannot know the time for which its permits stay out, so it
-// does wait that long. longest ≤ 0 does not block.
+// AcquireWithin is Acquire, but waits no longer than longest and then returns [limits.ErrTimeout],
+// not earlier: it cannot know when permits will be released. longest ≤ 0 does not block.
 func (s *Weighted) AcquireWithin(ctx context.Context, n int64, longest time.Duration) error {
 	if n <= 0 || longest == queue.Forever {
 		return s.Acquire(ctx, n)
@@ -244,11 +220,10 @@ func (s *Weighted) Release(n int64) {
 	s.queue.Unlock()
 }
 
-// SetLimit changes the number of permits and applies it immediately to waiting
-// callers. If it is higher, they are served. If it is lower, those that want more
-// than the limit fail with [limits.ErrTooLarge]. Permits that are out stay valid, and
-// no caller is served until enough of them are released. It returns an error and
-// changes nothing if limit < 0.
+// SetLimit changes the number of permits and applies it immediately to waiting callers. If it is
+// higher, they are served. If it is lower, those that want more than the limit fail with
+// [limits.ErrTooLarge]. Permits that are out stay valid, and no caller is served until enough of
+// them are released. It returns an error and changes nothing if limit < 0.
 func (s *Weighted) SetLimit(limit int64) error {
 	if limit < 0 {
 		return fmt.Errorf("semaphore: negative limit %d", limit)
@@ -264,8 +239,8 @@ func (s *Weighted) SetLimit(limit int64) error {
 // Drain takes all permits that are available, leaves 0 available, and returns the number that it
 // took. They are in flight and to be released like any others.
 //
-// If the limit was lowered below the permits in flight by k, Drain returns −k and writes off k permits:
-// release k fewer than you hold. It corresponds to java.util.concurrent.Semaphore.drainPermits.
+// If the limit was lowered below the permits in flight by k, Drain returns −k and writes off k
+// permits: release k fewer than you hold.
 func (s *Weighted) Drain() int64 {
 	s.queue.Lock()
 	defer s.queue.Unlock()
@@ -289,10 +264,9 @@ func (s *Weighted) InFlight() int64 {
 	return s.inFlight
 }
 
-// Available returns the number of permits that are free: Limit less InFlight.
-// It is negative while more permits are out than a lowered limit allows. More
-// than 0 does not mean that TryAcquire would succeed: a caller that needs more may be
-// waiting.
+// Available returns the number of permits that are free: Limit less InFlight. It is negative while
+// more permits are out than a lowered limit allows. More than 0 does not mean that TryAcquire would
+// succeed: a caller that needs more may be waiting.
 func (s *Weighted) Available() int64 {
 	s.queue.Lock()
 	defer s.queue.Unlock()
