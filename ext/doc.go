@@ -1,7 +1,7 @@
-// Package ext has no code. The packages below it are for authors of stores and exporters: of stores
-// of limits, such as a database, and lets gates of several processes share learned limits, and of
-// programs that show gates elsewhere. The modules sluiceredis and observe/live are made of them.
-// Programs that only use limits do not import them.
+// Package ext has no code. The packages below it are for authors of stores, such as a database that
+// holds limits or lets gates of several processes share what they have learned, and of programs
+// that show gates elsewhere. The modules sluiceredis and observe/live use them. Programs that only
+// use limits do not import them.
 //
 //	kind      the rule of each kind of limit, pure
 //	peers     the reports of gates to each other about a learned limit, and how it is divided

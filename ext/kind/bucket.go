@@ -56,9 +56,8 @@ import (
 // Recommendation I.371, as secondary literature gives it); replies and rounding
 // as redis-cell defines them.
 
-// A Bucket is the algorithm of leaky buckets of one rate. Its state is the time at which
-// the bucket will be empty, or the level: how long it takes from now until then. It is
-// made by [NewBucket].
+// A Bucket is the algorithm of leaky buckets of one rate, made by [NewBucket]. Its state is the
+// time at which the bucket will be empty, or the level: how long it takes from now until then.
 type Bucket struct {
 	capacity int64
 	interval time.Duration // T: the time in which one unit leaks
@@ -71,11 +70,11 @@ type Bucket struct {
 const deepest = time.Duration(math.MaxInt64/2 + 1)
 
 // NewBucket returns the algorithm of buckets that hold rate.Burst units (0 means 1) and leak
-// rate.Count per rate.Per. It returns an error if rate.Check does, for more than 10⁶
-// per second, and if a full bucket would take longer than 146 years to drain.
+// rate.Count per rate.Per. It returns an error if rate.Check does, for more than 10⁶ per second,
+// and if a full bucket would take longer than 146 years to drain.
 //
-// The interval per unit is rounded down to a nanosecond, as in redis-cell: 3 per second
-// are 3.000000003. At 10⁶ per second that is up to one part in a thousand.
+// The interval per unit is rounded down to a nanosecond, as in redis-cell: 3 per second are
+// 3.000000003. At 10⁶ per second that is up to one part in a thousand.
 func NewBucket(rate limits.Rate) (Bucket, error) {
 	if err := rate.Check(); err != nil {
 		return Bucket{}, err
@@ -112,8 +111,8 @@ func (r *Bucket) Share(m int64) (part Bucket, ok bool) {
 	return newBucket(r.capacity/m, r.interval*time.Duration(m)), true
 }
 
-// Take is the algorithm: it takes n at now from a bucket that will be empty at tat, if they
-// fit, and returns when it will be empty then.
+// Take takes n at now from a bucket that will be empty at tat, if they fit, and returns when it
+// will be empty then.
 func (r *Bucket) Take(tat, now time.Duration, n int64) (time.Duration, limits.Result) {
 	level, wait := r.Fits(max(0, tat-now), n)
 	switch {
@@ -125,7 +124,7 @@ func (r *Bucket) Take(tat, now time.Duration, n int64) (time.Duration, limits.Re
 	return tat, r.Result(level, wait)
 }
 
-// Fits is Take for shells that keep the level, or store it only if nothing has changed since. It
+// Fits is Take for callers that keep the level, or store it only if nothing has changed since. It
 // returns the level after n were put in, and the time they must wait: 0 if they fit now,
 // [limits.Never] if never. n = 0 fits unless the bucket is fuller than full.
 func (r *Bucket) Fits(level time.Duration, n int64) (after, wait time.Duration) {
@@ -163,9 +162,8 @@ func (r *Bucket) units(d time.Duration) int64 {
 	return int64(n)
 }
 
-// Adjust returns when a bucket will be empty after delta units were added, or taken
-// back if delta is negative, whether they fit or not. A bucket is never emptier than
-// empty.
+// Adjust returns when a bucket will be empty after delta units were added, or taken back if delta
+// is negative, whether they fit or not. A bucket is never emptier than empty.
 func (r *Bucket) Adjust(tat, now time.Duration, delta int64) time.Duration {
 	n := max(delta, -math.MaxInt64) // so that −n exists
 	if n < 0 {
@@ -276,8 +274,8 @@ func (b BucketState) as(r *Bucket) BucketState {
 	return n
 }
 
-// A BucketPair is the buckets of a key that several rates use: that of the rate that
-// was used last, and one for all others. The zero BucketPair holds nothing.
+// A BucketPair is the buckets of a key that several rates use: that of the rate that was used last,
+// and one for all others. The zero BucketPair holds nothing.
 type BucketPair struct{ Own, Rest BucketState }
 
 // After returns p as it is a time d ≥ 0 later.
@@ -338,9 +336,8 @@ func cover(a, b BucketState) BucketState {
 	return BucketState{t, max(a.Capacity, b.Capacity), max(convert(a.Level, a.Interval, t), convert(b.Level, b.Interval, t))}
 }
 
-// Pour puts ns nanoseconds into the own bucket and as many units into the other, or
-// takes them out if ns is negative. The units taken out may have leaked already from a
-// bucket that leaks faster.
+// Pour puts ns nanoseconds into the own bucket and as many units into the other, or takes them out
+// if ns is negative. The units taken out may have leaked already from a bucket that leaks faster.
 func (p *BucketPair) Pour(ns int64) {
 	own, rest := &p.Own, &p.Rest
 	switch {

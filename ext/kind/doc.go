@@ -4,23 +4,16 @@
 //	Sliding    at most N in any window of time, exactly
 //	Fixed      at most N per window, one window after the other
 //
-// An algorithm has no lock and no clock. It takes the state of a limit, the current
-// time, and the number of requested units, and returns a [limits.Result] and the new state.
-// Packages leaky and window, and the module sluiceredis, are shells around these algorithms: they keep
-// the state, lock it, read the clock and wait.
+// An algorithm has no lock and no clock. It takes the state of a limit, the current time, and the
+// number of requested units, and returns a [limits.Result] and the new state. Packages leaky and
+// window, and the module sluiceredis, keep the state, lock it, read the clock and wait.
 //
-// The package is for authors of stores, such as one on a database, see package ext.
-// Programs that only use limits do not need it.
+// The package is for authors of stores, such as one on a database: see package ext.
 //
-// # Times
+// A time, called now, is a duration since a moment that the caller chooses, on a clock that does
+// not step. It must not be negative. A time earlier than one seen before never allows more than the
+// later one.
 //
-// A time, called now, is a duration since a moment that the caller chooses, on a
-// clock that does not step. It must not be negative. A time earlier than one
-// seen before never allows more: the algorithms then admit nothing that they would not have
-// admitted at the later one.
-//
-// # Amounts
-//
-// n must not be negative. n = 0 takes nothing and is always allowed. Sums of amounts
-// and of times saturate; nothing wraps around.
+// n must not be negative. n = 0 takes nothing and is always allowed. Sums of amounts and of times
+// saturate; nothing wraps around.
 package kind

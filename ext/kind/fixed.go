@@ -41,20 +41,20 @@ import (
 // that is put forward over an edge begins a window, one however many edges it skips, and the rest
 // of the old one is lost.
 
-// A Fixed is the algorithm of fixed windows: at most Limit units per window, and the windows
-// follow one another.
+// A Fixed is the algorithm of fixed windows: at most Limit units per window, one window after the
+// other.
 type Fixed struct {
 	Limit  int64         // positive
 	Window time.Duration // positive; not used if there are Edges
 
-	// Edges returns the window that contains a time of Unix time in nanoseconds, from
-	// start up to but not including end. Nil means that a window begins with the first
-	// call after the end of the previous one.
+	// Edges returns the window that contains a time, both in nanoseconds of Unix time: from start
+	// up to but not including end. Nil means that a window begins with the first call after the end
+	// of the previous one.
 	Edges func(wall int64) (start, end int64)
 }
 
-// A FixedState is the state of the current window. The zero FixedState is of a
-// limit that was never used.
+// A FixedState is the state of the current window. The zero FixedState is of a limit that was never
+// used.
 type FixedState struct {
 	Used int64         // units in the window; may be more than the limit
 	From time.Duration // since when it is current
@@ -64,9 +64,8 @@ type FixedState struct {
 	Start, End int64
 }
 
-// Over reports whether the window has ended, or there is none. now is monotonic time, and
-// wall is Unix time in nanoseconds, here and in the other methods; it is not used
-// without edges.
+// Over reports whether the window has ended, or there is none. Here and in the other methods now is
+// monotonic time, and wall is Unix time in nanoseconds, which is not used without edges.
 func (r Fixed) Over(s *FixedState, now time.Duration, wall int64) bool {
 	switch {
 	case r.Edges == nil:
@@ -102,7 +101,7 @@ func (r Fixed) Begin(s *FixedState, now time.Duration, wall int64) {
 	}
 }
 
-// Take is the algorithm: it counts n units at now if they fit.
+// Take counts n units at now if they fit.
 func (r Fixed) Take(s *FixedState, now time.Duration, wall int64, n int64) limits.Result {
 	over := r.Over(s, now, wall)
 	used, left := s.Used, time.Duration(0)
@@ -125,8 +124,8 @@ func (r Fixed) Take(s *FixedState, now time.Duration, wall int64, n int64) limit
 	return res
 }
 
-// Decide is Take for a window of which so many units are used and that will be over
-// after left. It returns the number that is used then.
+// Decide is Take for a window of which used units are used and that will be over after left. It
+// returns the number that is used then.
 func (r Fixed) Decide(used int64, left time.Duration, n int64) (int64, limits.Result) {
 	res := limits.Result{Limit: r.Limit}
 	switch {
@@ -160,8 +159,8 @@ func (r Fixed) Adjust(s *FixedState, now time.Duration, wall int64, delta int64,
 	}
 }
 
-// Idle reports whether s is at now no different from a new state, and will remain so if
-// the wall clock is put back.
+// Idle reports whether s is at now no different from a new state, and will remain so if the wall
+// clock is put back.
 func (r Fixed) Idle(s *FixedState, now time.Duration, wall int64) bool {
 	return r.Over(s, now, wall) && (r.Edges == nil || now-s.From >= s.length())
 }

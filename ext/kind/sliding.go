@@ -46,16 +46,15 @@ import (
 // returned or the limit raised in between, and then errs on the side of fewer calls. A lower limit
 // merges nothing that is there already, so it can be taken back.
 
-// A Sliding is the algorithm of sliding windows: at most Limit units in any window of that
-// length.
+// A Sliding is the algorithm of sliding windows: at most Limit units in any window of that length.
 type Sliding struct {
 	Limit  int64         // positive
 	Window time.Duration // positive
 }
 
-// A SlidingState is the state of a sliding window: the times at which units were
-// allowed, 16 bytes for all of the same time. The zero SlidingState is empty. It
-// must not be copied once it is in use.
+// A SlidingState is the state of a sliding window: the times at which units were allowed, 16 bytes
+// for all of the same time. The zero SlidingState is empty. It must not be copied once it is in
+// use.
 type SlidingState struct {
 	ring  []run // runs, oldest first: n of them from ring[first] on, wrapping around
 	first int
@@ -121,7 +120,7 @@ func (s *SlidingState) fold(i int) {
 
 func (s *SlidingState) clear() { s.first, s.n, s.base = 0, 0, 0 }
 
-// Take is the algorithm: it records n units at now if they fit.
+// Take records n units at now if they fit.
 func (r Sliding) Take(s *SlidingState, now time.Duration, n int64) limits.Result {
 	now = r.Advance(s, now)
 	res := limits.Result{Limit: r.Limit}
@@ -149,9 +148,8 @@ func (s *SlidingState) oldest(k int64) time.Duration {
 	return s.run(sort.Search(s.n, func(i int) bool { return s.run(i).end-s.base >= k })).at
 }
 
-// Record records n > 0 units at a time that is not earlier than any recorded one,
-// whether they fit or not, to restore a state that was stored. Unlike in other methods
-// the time may be negative.
+// Record records n > 0 units at a time that is not earlier than any recorded one, whether they fit
+// or not, to restore a state that was stored. Only here the time may be negative.
 func (r Sliding) Record(s *SlidingState, at time.Duration, n int64) {
 	end := s.base + s.used() + n
 	if s.n > 0 && s.run(s.n-1).at == at {

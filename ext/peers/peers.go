@@ -1,27 +1,11 @@
 // Package peers has the messages that gates of several processes exchange about a limit that they
-// have learned, [Store], and divides the limit among them: the rule of [Groups], which is a
-// Store's within one process. The script of sluiceredis is the same rule in Lua, and is tested
-// against it. The package is for authors of stores, see package ext.
+// have learned, [Store], and [Groups], which divides the limit among the gates of one process. The
+// script of sluiceredis has the same rule in Lua, and is tested against it. The package is for
+// authors of stores, see package ext.
 //
-// # How is a limit divided?
-//
-// By the amount that each gate could use (max-min fairness): a gate that wants less than an equal
-// share gets its wish, and the others divide the rest. If all want less than there is, each has an
-// equal part of the rest on top, so that it can become busier immediately.
-//
-//	limit 60/s   wants 10/s   all   all       wants 10/s   20/s
-//	parts          10/s      25/s  25/s         25/s       35/s
-//
-// A gate knows its share from its last report, and the others may have joined since. If each simply
-// took its due, their shares were more than the limit until all have reported. So the group also
-// keeps the share that each gate took, and no gate takes an amount that another one still has:
-//
-//	gate   a reports   c joins    a reports   b reports   c reports
-//	a        1/2         1/2        1/3         1/3         1/3
-//	b        1/2         1/2        1/2         1/3         1/3
-//	c                     0          0           0          1/3
-//
-// Until a rate is learned, nothing is divided: shares are equal, and no call waits for them.
+// The limit is divided by the amount that each gate could use (max-min fairness): a gate that wants
+// less than an equal share gets its wish, and the others divide the rest. If all want less than
+// there is, each gets an equal part of the rest on top. Until a rate is learned, shares are equal.
 package peers
 
 import (
@@ -37,6 +21,26 @@ const (
 	// Keeps is the time for which a group is kept after its last report.
 	Keeps = 10 * time.Minute
 )
+
+// # How is a limit divided?
+//
+// By the amount that each gate could use: a gate that wants less than an equal share gets its wish,
+// and the others divide the rest. If all want less than there is, each has an equal part of the rest
+// on top, so that it can become busier immediately.
+//
+//	limit 60/s   wants 10/s   all   all       wants 10/s   20/s
+//	parts          10/s      25/s  25/s         25/s       35/s
+//
+// A gate knows its share from its last report, and the others may have joined since. If each simply
+// took its due, their shares were more than the limit until all have reported. So the group also
+// keeps the share that each gate took, and no gate takes an amount that another one still has:
+//
+//	gate   a reports   c joins    a reports   b reports   c reports
+//	a        1/2         1/2        1/3         1/3         1/3
+//	b        1/2         1/2        1/2         1/3         1/3
+//	c                     0          0           0          1/3
+//
+// Until a rate is learned, nothing is divided: shares are equal, and no call waits for them.
 
 // A Group is the gates that share one limit. The zero Group is empty. Times are microseconds
 // on one clock.

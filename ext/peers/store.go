@@ -9,15 +9,14 @@ import (
 // share of its limit and all use the limit that one of them learns: sluice.Adaptive.Peers. A
 // sluiceredis.Store is one.
 //
-// The gates of one name form a group. A Store keeps a list of its members, divides the limit
-// among them, and keeps the news that was reported last. If calls take of several units, such
-// as requests and tokens, each unit has a group: that of the first one has the name of the
-// gates, and those of the others have names made of that and the unit.
+// The gates of one name form a group. A Store keeps a list of its members, divides the limit among
+// them, and keeps the last reported news. If calls take of several units, such as requests and
+// tokens, each unit has a group: that of the first one has the name of the gates, and the others
+// have names made of that and the unit.
 type Store interface {
-	// Exchange records the report of a gate, and returns the state of the group. A gate calls
-	// it at most four times a second for each group, from its own goroutine, and no
-	// call waits for it. It must return when ctx is done. After an error, the gate goes on
-	// with the share that it has.
+	// Exchange records the report of a gate, and returns the state of the group. A gate calls it at
+	// most four times a second for each group, from its own goroutine, and no call waits for it. It
+	// must return when ctx is done. After an error, the gate goes on with the share that it has.
 	Exchange(ctx context.Context, group string, r Report) (Reply, error)
 }
 
@@ -26,8 +25,8 @@ type Report struct {
 	ID string // of the gate, no other one has it
 
 	// Want is the amount of the limit that the gate could use, in millionths per second, or
-	// WantsAll. A gate that reports Leaves leaves the group, until it reports again:
-	// it was closed, or not used for a second.
+	// WantsAll. A gate that reports Leaves leaves the group until it reports again: it was closed,
+	// or not used for a second.
 	Want int64
 
 	// Admitted is the cost of all calls that were admitted to the gate so far, and Use its recent
@@ -38,9 +37,9 @@ type Report struct {
 	// come since: the limit that was learned first is nearest to the truth.
 	Seen int64
 
-	// News is the estimate of the gate since its last report, nil if that is nothing. The
-	// first number is the rate of the limit in millionths per second, and the others are
-	// for the gates only. Each is from 0 to 2⁵³.
+	// News is the estimate of the gate since its last report, or nil. The first number is the rate
+	// of the limit in millionths per second, and the others are for the gates only. Each is from 0
+	// to 2⁵³.
 	News []int64
 }
 
@@ -56,9 +55,9 @@ const Whole int64 = 1e9
 type Reply struct {
 	Peers int64 // the number of gates in the group
 
-	// Share is the share of the limit that the gate may use, of Whole. The shares of all gates never
-	// exceed Whole together, except before there are News. Due is the share that it should have:
-	// more than Share if another gate has to report first, because it still uses some of it.
+	// Share is the share of the limit that the gate may use, of Whole. The shares of all gates
+	// never exceed Whole together, except before there are News. Due is the share that it should
+	// have: more than Share if another gate, which still uses some of it, has to report first.
 	Share, Due int64
 
 	// Admitted is the cost admitted to all gates, counted from any beginning, with an estimate of

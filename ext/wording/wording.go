@@ -1,6 +1,6 @@
 // Package wording formats text about gates for people: times, numbers, and strings from elsewhere,
-// which are first made fit to be shown. Stats, errors and logs of Sluice write them in the same
-// way. The package is for authors of pages and exporters, see package ext.
+// which are first made fit to be shown. Stats, errors and logs of Sluice use it. The package is for
+// authors of pages and exporters, see package ext.
 package wording
 
 import (
