@@ -1,7 +1,7 @@
-// Package limits has the words that all packages of Sluice share: how a rate is written
-// ([Rate]), the decision of a limit ([Result]), the interface of limits ([Limiter] and its
-// extensions), the cause of a delay ([Cause]), and the reasons for which it may not start (the errors).
+// Package limits has the words that all packages of Sluice share: how a rate is written ([Rate]),
+// the decision of a limit ([Result]), the interface of limits ([Limiter] and its extensions), the
+// cause of a delay ([Cause]), and the errors.
 //
-// Programs that only use limits need little of it: [Rate], [Must], [Never] and the
-// errors. Authors of limits implement [Limiter].
+// Programs that only use limits need little of it: [Rate], [Must], [Never] and the errors. Authors
+// of limits implement [Limiter].
 package limits

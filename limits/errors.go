@@ -9,12 +9,11 @@ import (
 	"github.com/sluice-go/sluice/internal/sentence"
 )
 
-// Why a call may not start. Every package of Sluice returns these values, so errors.Is
-// finds them whichever package a call went through. The errors of a context are returned
-// as they are.
+// Why a call may not start. Every package of Sluice returns these values, for errors.Is. The errors
+// of a context are returned as they are.
 var (
-	// ErrTooLarge reports a request for more than the limit. It is returned immediately, because
-	// waiting would not help.
+	// ErrTooLarge reports a request for more than the limit. It is returned immediately: waiting
+	// would not help.
 	ErrTooLarge = errors.New("sluice: request is larger than the limit")
 
 	// ErrClosed reports a request to something that was closed.
@@ -29,18 +28,17 @@ var (
 	// ErrTooManyKeys reports a new key when MaxKeys keys are remembered already.
 	ErrTooManyKeys = errors.New("sluice: too many keys")
 
-	// ErrSnapshot reports a snapshot that cannot be restored: it is damaged, of another
-	// version, of another kind of limit, or of a limit with other numbers. The text says
-	// which.
+	// ErrSnapshot reports a snapshot that cannot be restored: it is damaged, or from another
+	// version, kind of limit, or limit with other numbers. The text says which.
 	ErrSnapshot = errors.New("sluice: snapshot not restored")
 
-	// ErrTimeout reports that the longest wait that the caller allowed has ended. A wait
-	// that is known in advance to be too long fails with a [*WaitError] instead. It
-	// matches [context.DeadlineExceeded].
+	// ErrTimeout reports that the longest wait that the caller allowed has ended. It matches
+	// [context.DeadlineExceeded]. A wait that is known in advance to be too long fails with a
+	// [*WaitError] instead.
 	ErrTimeout error = timeoutError{}
 
-	// ErrLeaseLost is the [context.Cause] of the context of a call whose [Lease]
-	// was lost while the call was in flight.
+	// ErrLeaseLost is the [context.Cause] of the context of a call whose [Lease] was lost while the
+	// call was in flight.
 	ErrLeaseLost = errors.New("sluice: the permit was lost")
 )
 
@@ -50,25 +48,25 @@ func (timeoutError) Error() string { return "sluice: waited as long as allowed" 
 func (timeoutError) Timeout() bool { return true }
 func (timeoutError) Unwrap() error { return context.DeadlineExceeded }
 
-// A WaitError reports a wait that was rejected or given up because it could not have
-// ended in time. Nothing was consumed. It matches [context.DeadlineExceeded],
-// although the context's own Err may still be nil.
+// A WaitError reports a wait that was rejected or given up because it could not have ended in time.
+// Nothing was consumed. It matches [context.DeadlineExceeded], although the context's own Err may
+// still be nil.
 type WaitError struct {
 	By   string        // name of the gate, if it has one
 	For  Cause         // the cause of the wait
 	Need time.Duration // the time the caller would have had to wait, or Never
 	Have time.Duration // the time it could wait: to its deadline, or the most it allowed
 
-	// Why says more about For, as far as it is known, in the words of sluice.Stats.Why: the
-	// rate, such as "5/s", or the reason of a pause.
+	// Why says more about For, if known, in the words of sluice.Stats.Why: the rate, such as "5/s",
+	// or the reason of a pause.
 	Why string
 
 	// Until is when the wait would have ended. It is zero if that is unknown or never.
 	Until time.Time
 }
 
-// Error returns both times, and the limit that is waited for. Of a wait of a minute or more it also
-// says when it would have ended.
+// Error returns both times and the limit that is waited for, and for a wait of a minute or more
+// when it would have ended.
 func (e *WaitError) Error() string {
 	by := "sluice: "
 	if e.By != "" {

@@ -6,15 +6,15 @@ import (
 	"time"
 )
 
-// A Limiter is a limit that decides immediately and never waits. It is all that a gate
-// or a queue (sluice.NewQueue) needs of a limit. The limits of packages leaky and
-// window are Limiters, and so are those of sluiceredis.
+// A Limiter is a limit that decides immediately and never waits. It is all that a gate or
+// sluice.NewQueue needs of a limit. The limits of packages leaky, window and sluiceredis are
+// Limiters.
 type Limiter interface {
 	// Admit takes n now and returns 0. Or it changes nothing and returns the time until it is worth
 	// calling again: [Never] if only a change of the limit can help. It returns ErrTooLarge if n
-	// can never fit, and another error if it cannot decide; nothing is taken then. n is
-	// positive. Admit may do I/O within ctx but must not wait for the limit itself. It may be
-	// called by several goroutines concurrently.
+	// can never fit, and another error if it cannot decide; nothing is taken then. n is positive.
+	// Admit may do I/O within ctx but must not wait for the limit itself. Several goroutines may
+	// call it concurrently.
 	Admit(ctx context.Context, n int64) (wait time.Duration, err error)
 
 	// Adjust corrects the units taken by an earlier call. A negative delta returns units, a
@@ -26,65 +26,62 @@ type Limiter interface {
 	Adjust(ctx context.Context, delta int64, age time.Duration) error
 }
 
-// A Notifier is a Limiter of this process that reports when it may allow a call
-// earlier than it said: something was returned, or the limit has changed. A gate or
-// a queue then tries again immediately. While no caller waits, a gate asks its Notifiers in the
-// goroutine of each call; other Limiters, which may take long, are asked by one call after
-// the other.
+// A Notifier is a Limiter of this process that reports when it may allow a call earlier than it
+// said: something was returned, or the limit has changed. A gate or a queue then tries again
+// immediately. While no caller waits, a gate asks its Notifiers in the goroutine of each call;
+// other Limiters, which may take long, are asked by one call after the other.
 type Notifier interface {
 	Limiter
 
-	// OnChange has f called after each such change until stop is called. It need not
-	// be called for changes before OnChange returns. f does not block, and may be
-	// called from several goroutines. Once stop has returned f must not be called any
-	// more. A gate calls OnChange only for a call that waits, and stop when it does
-	// not wait any more.
+	// OnChange calls f after each such change until stop is called. Changes before OnChange returns
+	// may be left out. f does not block, and may be called from several goroutines, but no more
+	// once stop has returned. A gate calls OnChange only for a call that waits, and stop when it
+	// does not wait any more.
 	//
-	// Units that a gate returns because another limit rejected must not be reported, or two
-	// gates that use two limits in opposite order wake each other without end. The
-	// limits of leaky and window recognize it by its context. So a Limiter that wraps
-	// one of those should hand on the context of Adjust.
+	// Units that a gate returns because another limit rejected must not be reported, or two gates
+	// that use two limits in opposite order wake each other without end. The limits of leaky and
+	// window recognize it by the context of Adjust, so a Limiter that wraps one should pass that
+	// context on.
 	OnChange(f func()) (stop func())
 }
 
 // A Remote is a Limiter behind a network. A gate calls it last, whatever its place in the
-// configuration, so that a call that a limit of this machine rejects costs no round trip.
+// configuration, so that a call that a local limit rejects costs no round trip.
 type Remote interface {
 	Limiter
 
-	// Join returns a Joint for this limit and the others, in that order, or nil if
-	// they cannot be joined: one is on another server, or is given twice. Without others it is a
-	// Joint for this limit alone, or nil if Admit does as well. A gate makes one of its own, and
-	// asks only that. Join does no I/O.
+	// Join returns a Joint for this limit and the others, in that order, or nil if they cannot be
+	// joined: one is on another server, or is given twice. Without others it is a Joint for this
+	// limit alone, or nil if Admit does as well. A gate makes one of its own, and asks only that.
+	// Join does no I/O.
 	Join(others ...Limiter) Joint
 }
 
-// A Joint takes from one or several limits in one step, from all or none, so that nothing need
-// be returned if one of them rejects.
+// A Joint takes from one or several limits in one step, from all or none, so that nothing need be
+// returned if one of them rejects.
 type Joint interface {
-	// AdmitAll takes n[i] from limit i, for each i, and returns 0; n[i] may be 0, which limit i
-	// always allows, but not all of them are. Or it changes nothing and returns the time until it
-	// is worth calling again, and the index of the limit with that wait. With ErrTooLarge the index
-	// is that of the limit in which n can never fit, with another error that of the limit that
-	// could not decide. Otherwise it is like Admit.
+	// AdmitAll takes n[i] from each limit i, and returns 0; n[i] may be 0, which limit i always
+	// allows, but not all of them are. Or it changes nothing and returns the time until it is worth
+	// calling again, and the index of the limit with that wait. With ErrTooLarge the index is that
+	// of the limit in which n can never fit, with another error that of the limit that could not
+	// decide. Otherwise it is like Admit.
 	//
 	// behind[i] is what the calls that wait behind this one will take of limit i, 0 if that is not
-	// known; nil means that none waits. A Joint may take a part of it in the same step, from all limits alike, and let later
-	// calls through without asking. It returns what no call has come for in the next moment.
+	// known; nil means that none waits. A Joint may take a part of it in the same step, from all
+	// limits alike, and let later calls through without asking. It returns what no call has come
+	// for in the next moment.
 	AdmitAll(ctx context.Context, n, behind []int64) (wait time.Duration, which int, err error)
 
-	// AdjustAll adjusts each limit i by delta[i], not at all if that is 0. It
-	// returns nil if all changes were made, or an error for each limit, nil for
-	// those that were changed.
+	// AdjustAll adjusts each limit i by delta[i], not at all if that is 0. It returns nil if all
+	// changes were made, or an error for each limit, nil for those that were changed.
 	AdjustAll(ctx context.Context, delta []int64, age time.Duration) []error
 }
 
-// A Semaphore is a cap on calls in flight that is shared with other gates or
-// machines.
+// A Semaphore is a cap on calls in flight that is shared with other gates or machines.
 type Semaphore interface {
-	// Acquire blocks until n permits are free, but no longer than longest and
-	// not beyond ctx. With longest ≤ 0 it does not wait for permits; [Never] sets
-	// no bound. After an error nothing is taken.
+	// Acquire blocks until n permits are free, but no longer than longest and not beyond ctx. With
+	// longest ≤ 0 it does not wait for permits; [Never] sets no bound. After an error nothing is
+	// taken.
 	Acquire(ctx context.Context, n int64, longest time.Duration) (Lease, error)
 }
 
@@ -93,8 +90,8 @@ type Lease interface {
 	// Release releases the permits. A gate calls it once.
 	Release()
 
-	// Lost returns a channel that is closed if the permits were lost before
-	// they were released, or nil if that cannot happen.
+	// Lost returns a channel that is closed if the permits were lost before they were released, or
+	// nil if that cannot happen.
 	Lost() <-chan struct{}
 }
 

@@ -7,25 +7,24 @@ import (
 	"time"
 )
 
-// A Rate is a number of calls, or of units of cost, that may start per period, as the
-// documentation of most APIs gives it, and the number that may start together. The
-// zero Rate stands for no limit; a Rate that has only a Burst is an error.
+// A Rate is a number of calls, or of units of cost, that may start per period, as most APIs
+// document it, and the number that may start together. The zero Rate stands for no limit; a Rate
+// that has only a Burst is an error.
 //
-// Only the ratio of Count and Per matters: 1 per second and 60 per minute are the same
-// rate and, without a burst, the same even spacing.
+// Only the ratio of Count and Per matters: 1 per second and 60 per minute are the same rate and,
+// without a burst, the same even spacing.
 type Rate struct {
 	Count int64         // at least 1
 	Per   time.Duration // positive, and Count at most one per nanosecond
 
-	// Burst is the number that may start together after an idle time, the first one included. 0
-	// means 1: never closer than an interval. A pacer and a gate begin with none of it
-	// saved up, a leaky.Bucket with all of it.
+	// Burst is the number that may start together after an idle time, including the first one. 0
+	// means 1: never closer than an interval. A pacer and a gate begin with none of it saved up, a
+	// leaky.Bucket with all of it.
 	Burst int64
 }
 
-// PerSecond returns the rate of count per second, evenly spaced: PerSecond(10) is one call
-// every 100 ms. It has no burst; set the field Burst for one. A count that is not positive
-// makes a rate that constructors reject: see [Rate.Check].
+// PerSecond returns the rate of count per second, without a burst: PerSecond(10) is one call every
+// 100 ms. A count that is not positive makes a rate that constructors reject: see [Rate.Check].
 func PerSecond(count int64) Rate { return Rate{Count: count, Per: time.Second} }
 
 // Every returns the rate of one per interval: Every(100*time.Millisecond) is 10 per second.
@@ -46,11 +45,10 @@ var units = []struct {
 	{[]string{"ns"}, time.Nanosecond},
 }
 
-// ParseRate reads a rate as people write it: "5/s", "5000/h", "300/20s",
-// "10/1m30s", "1/day", "10/s burst 5". Before the slash stands a whole number, after
-// it a unit (ns, us, ms, s or sec, m or min, h, d; also second, minute, hour, day) or
-// a duration as [time.ParseDuration] reads it. Both must be positive, at most
-// one per nanosecond. Spaces around each part are ignored.
+// ParseRate reads a rate such as "5/s", "5000/h", "300/20s", "10/1m30s", "1/day" or "10/s burst 5":
+// a whole number, a slash, and a unit (ns, us, ms, s or sec, m or min, h, d; also second, minute,
+// hour, day) or a duration as [time.ParseDuration] reads it. Both must be positive, at most one per
+// nanosecond. Spaces around each part are ignored.
 func ParseRate(s string) (Rate, error) {
 	count, per, ok := strings.Cut(s, "/")
 	if !ok {
@@ -76,8 +74,8 @@ func ParseRate(s string) (Rate, error) {
 	return r, nil
 }
 
-// Check returns an error unless r is a rate: Count and Per positive, at most one per
-// nanosecond, and Burst not negative. The zero Rate, which is no limit, is an error.
+// Check returns an error unless Count and Per are positive, at most one per nanosecond, and Burst
+// is not negative. The zero Rate is an error.
 func (r Rate) Check() error {
 	switch {
 	case r.Count <= 0:

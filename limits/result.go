@@ -2,16 +2,13 @@ package limits
 
 import "time"
 
-// Never, as the wait that a [Result], a [WaitError] or a [Limiter] reports, means that
-// waiting does not help. As the longest wait that a caller allows, it means no bound. It
-// is longer than any other duration.
+// Never, as the wait that a [Result], a [WaitError] or a [Limiter] reports, means that waiting does
+// not help. As the longest wait that a caller allows, it means no bound. It is longer than any
+// other duration.
 const Never = time.Duration(1<<63 - 1)
 
 // A Result is the decision of a limit. Durations are exact and count from the time of the decision.
 // The zero Result means not allowed.
-//
-// There is no field Allowed because Go returns four words in registers: with a fifth, a
-// decision took a seventh longer.
 type Result struct {
 	// Limit is the maximum number of units that the limit allows; 0 if the key was rejected with
 	// ErrTooManyKeys.
@@ -20,9 +17,8 @@ type Result struct {
 	// Remaining is the number of units that would fit now, after this call.
 	Remaining int64
 
-	// RetryAfter is the time until the same n fits, if no other call
-	// takes anything, or [Never]. It is 0 if the request was allowed, but also in
-	// the zero Result: use Allowed.
+	// RetryAfter is the time until the same n fits, if no other call takes anything, or [Never]. It
+	// is 0 if the request was allowed, but also in the zero Result: use Allowed.
 	RetryAfter time.Duration
 
 	// ResetAfter is the time until all of Limit is available.
@@ -32,9 +28,8 @@ type Result struct {
 // Allowed reports whether the request was allowed: n was taken.
 func (r Result) Allowed() bool { return r.RetryAfter == 0 && r.Limit > 0 }
 
-// Err returns nil if the request was allowed or is worth repeating after
-// RetryAfter, [ErrTooLarge] if it can never be allowed, and [ErrTooManyKeys]
-// if there is no room for its key.
+// Err returns nil if the request was allowed or is worth repeating after RetryAfter, [ErrTooLarge]
+// if it can never be allowed, and [ErrTooManyKeys] if there is no room for its key.
 func (r Result) Err() error {
 	switch {
 	case r.RetryAfter != Never:
@@ -45,7 +40,7 @@ func (r Result) Err() error {
 	return ErrTooLarge
 }
 
-// Wait returns the return value of [Limiter.Admit] for r: RetryAfter, or Err if that is not nil.
+// Wait returns the results of [Limiter.Admit] for r: RetryAfter, or Err if that is not nil.
 func (r Result) Wait() (time.Duration, error) {
 	if err := r.Err(); err != nil {
 		return 0, err
