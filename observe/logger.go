@@ -16,17 +16,16 @@ import (
 
 // LoggerConfig configures [NewLogger]. The zero LoggerConfig is valid.
 type LoggerConfig struct {
-	// Every is the interval between similar lines: those with the same gate, kind
-	// and reason. 0 means a minute, negative means no limit.
+	// Every is the interval between similar lines: those with the same gate, kind and reason. 0
+	// means a minute, negative means no limit.
 	Every time.Duration
 
 	// Burst is the number of similar lines that may be written together. 0 means 1.
 	Burst int64
 
-	// Level returns the level of an event. nil means Warn for pauses and for
-	// rejected calls, except those rejected by TryAcquire or given up by their
-	// caller; Info for retries, for Resume, and for learned limits; Debug
-	// for all else.
+	// Level returns the level of an event. nil means Warn for pauses and for rejected calls, except
+	// those rejected by TryAcquire or given up by their caller; Info for retries, for Resume, and
+	// for learned limits; Debug for all else.
 	Level func(e sluice.Event) slog.Level
 }
 
@@ -68,17 +67,15 @@ type line struct {
 //
 //	WARN gate paused gate=api wait=1m0s until=2026-11-21T12:01:00Z why="429 Too Many Requests"
 //	WARN call rejected gate=api n=1 reason=deadline err="sluice: api: would have to wait 1m0s for the pause (429 Too Many Requests), until 12:01:00, 5s were allowed" left_out=999
-//	DEBUG call queued gate=api n=1 wait=1m0s until=2026-11-21T12:01:00Z why="waits for the pause (429 Too Many Requests), until 12:01:00"
 //	INFO limit learned gate=api now="tracking: 19.4/s, 18.9/s accepted, 20.3/s throttled (measured between throttled calls)"
 //
-// The learned limit is [sluice.Learned] in one line, with the reason of the change in
-// parentheses; changes for the same reason are similar lines. left_out is the number of
-// lines, of any kind, that were left out since the previous line. Attributes without a
-// value are not written. The observer calls the slog.Handler in the goroutine of the call,
-// so a handler that blocks delays calls.
+// The learned limit is [sluice.Learned] in one line, with the reason of the change in parentheses;
+// changes for the same reason are similar lines. left_out is the number of lines, of any kind, that
+// were left out since the previous line. Attributes without a value are not written. The observer
+// calls the slog.Handler in the goroutine of the call, so a handler that blocks delays calls.
 //
-// Without a LoggerConfig it is the zero LoggerConfig. NewLogger panics if to is nil, Burst is
-// negative, Every is positive and less than 1 µs, or Burst times Every is more than 146 years.
+// NewLogger panics if to is nil, Burst is negative, Every is positive and less than 1 µs, or Burst
+// times Every is more than 146 years.
 func NewLogger(to *slog.Logger, options ...LoggerConfig) sluice.Observer {
 	cfg := defaults.Option("observe.NewLogger", options)
 	switch {

@@ -7,41 +7,40 @@ import (
 	"github.com/sluice-go/sluice"
 )
 
-// A Metric is a number that exporters show for each gate: how it is called and how it is read.
-// See [Metrics].
+// A Metric is a number that exporters show for each gate: its name and how to read it. See
+// [Metrics].
 type Metric struct {
 	Prometheus string // its name there, without the prefix "sluice_"
 	OTel       string // its name in OpenTelemetry, without the prefix "sluice."
 	Unit       string // as OpenTelemetry writes units; empty: it depends on the Label
 	Help       string
 
-	// Kind is "counter", "histogram", "sum" for a number that goes up and down and can be
-	// added up over programs, or "gauge" for one that cannot.
+	// Kind is "counter", "histogram", "sum" for a number that goes up and down and can be added up
+	// over programs, or "gauge" for one that cannot.
 	Kind    string
 	Buckets []float64 // of a histogram: the upper bounds
 
-	// Label distinguishes several values, such as "reason"; empty: there is one.
-	// OpenTelemetry calls it Attribute. Values are those that are shown from the start, and
-	// MaxValues is the number that is distinguished if there can be any number: see
-	// [NewTable].
+	// Label distinguishes several values, such as "reason"; empty: there is one. OpenTelemetry
+	// calls it Attribute. Values are those that are shown from the start, and MaxValues is the
+	// number that is distinguished if there can be any number: see [NewTable].
 	Label, Attribute string
 	Values           []string
 	MaxValues        int
 
-	// Event returns, for each kind of event that changes the metric, the amount that the event adds
-	// to it, or that a histogram records. The value of the Label is Event.Reason.
+	// Event returns, for each kind of event that changes the metric, the amount that the event
+	// adds, or that a histogram records. The value of the Label is Event.Reason.
 	Event map[sluice.EventKind]func(e sluice.Event) float64
 
-	// Totals calls yield with each value that the gates of one name have, and with the value
-	// of its Label. A value that gates do not have is left out: no limit is not a limit of 0.
+	// Totals calls yield with each value that the gates of one name have, and with the value of its
+	// Label. A value that gates do not have is left out: no limit is not a limit of 0.
 	//
 	// A metric that has neither Event nor Totals is one of a sluicehttp.Transport.
 	Totals func(t *Totals, yield func(label string, value float64))
 }
 
-// Metrics returns all metrics, so that exporters show the same: first those of events, then
-// those of [Totals], then those of a sluicehttp.Transport: its responses, and the limits that
-// servers publish. The caller may change the slice.
+// Metrics returns all metrics, so that exporters show the same: first those of events, then those
+// of [Totals], then those of a sluicehttp.Transport: its responses, and the limits that servers
+// publish. The caller may change the slice.
 func Metrics() []Metric {
 	all := append(eventMetrics(), stateMetrics()...)
 	all = append(all, learnedMetrics()...)

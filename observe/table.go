@@ -8,12 +8,12 @@ const other = "other"
 // defaultNames is the number of names that a Table distinguishes by default.
 const defaultNames = 100
 
-// A Table holds a T, such as counters, for each name of a gate, up to a number of names.
-// All other names share the T of the name "other", so that a gate for each host does not
-// create an unlimited number of time series. Nothing is ever removed.
+// A Table holds a T, such as counters, for each name of a gate, up to a number of names. All other
+// names share the T of the name "other", so that a gate for each host does not create an unlimited
+// number of time series. Nothing is ever removed.
 //
-// A Table must be made by [NewTable], is safe for use by multiple goroutines, and must not
-// be copied. Finding a known name takes no lock.
+// A Table must be made by [NewTable], is safe for use by multiple goroutines, and must not be
+// copied. Finding a known name takes no lock.
 type Table[T any] struct {
 	make   func(name string) T
 	byName sync.Map // of T

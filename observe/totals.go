@@ -31,9 +31,9 @@ type Totals struct {
 	Learned           map[sluice.Unit]*LearnedTotals
 }
 
-// LearnedTotals is the learned limit of one unit, added up: see sluice.Learned. Rates are
-// per second. Share is 0 if no gate shares its limit with others; otherwise, Peers is 0 if
-// none of them can reach the others.
+// LearnedTotals is the learned limit of one unit, added up: see sluice.Learned. Rates are per
+// second. Share is 0 if no gate shares its limit; otherwise, Peers is 0 if none of them can reach
+// the others.
 type LearnedTotals struct {
 	Pace, Rate, Proven, Refuted float64
 	Share                       float64

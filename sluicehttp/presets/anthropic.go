@@ -8,14 +8,13 @@ import (
 	"github.com/sluice-go/sluice/sluicehttp"
 )
 
-// Anthropic returns a Config for the API of Anthropic, also behind a gateway. Each model
-// has a gate, because limits are those of a model: its key is the host and the name of the
-// model. The limits of requests, tokens, input and output that the headers publish are
-// honored. Requests to /messages may be sent twice. An overload is a throttle, whatever its
-// status, and the spend limit is not retried, see sluicehttp.Anthropic.
+// Anthropic returns a Config for the API of Anthropic, also behind a gateway. Each model has a
+// gate: its key is the host and the name of the model. The limits of requests, tokens, input and
+// output that the headers publish are honored. Requests to /messages may be sent twice. An overload
+// is a throttle, whatever its status, and the spend limit is not retried, see sluicehttp.Anthropic.
 //
-// The Usage settles with the usage of a message or of the events of its stream. Input that
-// was read from a cache is not counted, as at Anthropic.
+// The Usage settles with the usage of a message or of the events of its stream. Input that was read
+// from a cache is not counted, as at Anthropic.
 func Anthropic() sluicehttp.Config {
 	var outputs average
 	return sluicehttp.Config{

@@ -14,8 +14,8 @@ import (
 // A signature expires after 5 minutes, so no attempt begins later than 4 minutes after the first,
 // nor after a longer wait than 1 minute.
 //
-// AWS publishes no limits. A Gate.Rate that is near that of the service, such as the
-// capacity of a table, avoids most throttles.
+// AWS publishes no limits. A Gate.Rate that is near that of the service, such as the capacity of a
+// table, avoids most throttles.
 func AWS() sluicehttp.Config {
 	return sluicehttp.Config{
 		Inspect: sluicehttp.AWS,

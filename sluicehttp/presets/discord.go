@@ -8,12 +8,12 @@ import (
 	"github.com/sluice-go/sluice/sluicehttp"
 )
 
-// Discord returns a Config for the API of Discord. Each route has a gate, because limits are
-// those of a route: its key is the host, the method and the path with the id of the channel, guild
-// or webhook that it begins with, and without others. A 429 that says "global" pauses all of them.
+// Discord returns a Config for the API of Discord. Each route has a gate: its key is the host, the
+// method and the path with the id of the channel, guild or webhook that it begins with, and without
+// others. A 429 that says "global" pauses all of them.
 //
-// A message that has a nonce and enforce_nonce may be sent twice, because Discord then returns the
-// first one. Other POSTs may not.
+// A message with a nonce and enforce_nonce may be sent twice: Discord then returns the first one.
+// Other POSTs may not.
 func Discord() sluicehttp.Config {
 	return sluicehttp.Config{Key: discordRoute, Idempotent: discordIdempotent}
 }

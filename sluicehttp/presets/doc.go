@@ -22,14 +22,13 @@
 //	Atlassian  each endpoint  –        searches            quotas of an hour, waits of 2 h
 //	GraphQL    each host      –        queries             Shopify, Linear and others
 //
-// Other APIs need none: a Transport recognizes them, see docs/429.md, which has a table of APIs.
+// Other APIs need none: docs/429.md has a table of the APIs that a Transport recognizes.
 //
 // # SDKs
 //
 // All SDKs take an *http.Client, and keep their own retries: these know which calls may be
-// repeated. Their timeouts also cover the time in the queue, so with n calls at once and a
-// rate of r they must be longer than n/r; batch.Map starts no more calls than can leave in
-// time.
+// repeated. Their timeouts also cover the time in the queue, so with n calls at once and a rate of
+// r they must be longer than n/r; batch.Map starts no more calls than can be sent in time.
 //
 //	openai-go         option.WithHTTPClient; for streams with a limit of tokens of your
 //	                  own also StreamOptions.IncludeUsage
@@ -39,14 +38,14 @@
 //	                  fails calls that the transport would let wait
 //	genai             genai.ClientConfig.HTTPClient
 //	slack-go          slack.OptionHTTPClient
-//	discordgo         Session.Client, whose timeout of 20 s also covers the queue
+//	discordgo         Session.Client, with a timeout of 20 s
 //	aws-sdk-go-v2     aws.Config.HTTPClient; a retryer whose RateLimiter is ratelimit.None,
-//	                  for the retry budget of the gate bounds its retries, too
+//	                  because the retry budget of the gate limits its retries, too
 //
 // # Tokens
 //
 // A request to a model is estimated before it starts, without a tokenizer: 3.5 bytes of text are a
 // token of input, and the output is the maximum that the request states or, without one, twice the
-// average of the last responses. So the estimates are rather too high; the usage in the response
+// average of the last responses. The estimates are rather too high; the usage in the response
 // corrects them. [WithTokenizer] counts the input exactly.
 package presets

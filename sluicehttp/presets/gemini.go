@@ -14,11 +14,10 @@ var geminiModels = []string{
 }
 
 // Gemini returns a Config for the Gemini API and for the models of Vertex AI. Each model has a
-// gate, because limits are those of a model: its key is the host and the name of the model.
-// Requests to a model may be sent twice. A 429 says when to retry, see sluicehttp.Google.
+// gate: its key is the host and the name of the model. Requests to a model may be sent twice. A 429
+// says when to retry, see sluicehttp.Google.
 //
-// LLM tokens are not estimated: Google publishes no limits in headers that an estimate could be
-// compared with.
+// LLM tokens are not estimated: Google's headers publish no limits to compare an estimate with.
 func Gemini() sluicehttp.Config {
 	return sluicehttp.Config{
 		Key:        hostAndGemini,

@@ -16,14 +16,13 @@ var (
 	openAIModels  = append([]string{"/embeddings", "/moderations"}, openAIWriters...)
 )
 
-// OpenAI returns a Config for the API of OpenAI and for servers that are compatible with
-// it, such as those of Azure, Groq and vLLM. Each model has a gate, because limits are those
-// of a model: its key is the host and the name of the model, at Azure of the deployment. The
-// limits of requests and of tokens that the headers publish are honored. Requests to a model may
-// be sent twice. A 429 because there is no credit is not retried.
+// OpenAI returns a Config for the API of OpenAI and for compatible servers, such as those of Azure,
+// Groq and vLLM. Each model has a gate: its key is the host and the name of the model, at Azure of
+// the deployment. The limits of requests and of tokens that the headers publish are honored.
+// Requests to a model may be sent twice. A 429 because there is no credit is not retried.
 //
-// The Usage settles with usage.total_tokens, which a stream of chat completions sends only
-// with stream_options.include_usage; otherwise the estimate stays.
+// The Usage settles with usage.total_tokens, which a stream of chat completions sends only with
+// stream_options.include_usage; otherwise the estimate stays.
 func OpenAI() sluicehttp.Config {
 	var outputs average
 	return sluicehttp.Config{

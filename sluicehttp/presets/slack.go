@@ -11,13 +11,11 @@ import (
 	"github.com/sluice-go/sluice/sluicehttp"
 )
 
-// Slack returns a Config for the Web API of Slack. Each method has a gate, because limits are
-// those of a method: its key is the host and the path, such as that of conversations.list, and for
-// chat.postMessage also the channel. Methods that only read, such as conversations.list,
-// users.info and search.messages, may be sent twice.
+// Slack returns a Config for the Web API of Slack. Each method has a gate: its key is the host and
+// the path, such as that of conversations.list, and for chat.postMessage also the channel. Methods
+// that only read, such as conversations.list, users.info and search.messages, may be sent twice.
 //
-// Slack counts for each workspace. A program that serves several workspaces needs a Transport for
-// each.
+// Slack counts for each workspace: use a Transport for each.
 func Slack() sluicehttp.Config {
 	return sluicehttp.Config{
 		Key:        slackMethod,

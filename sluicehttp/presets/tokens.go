@@ -29,9 +29,9 @@ const (
 	shortestEncoded = 1000 // bytes without a space
 )
 
-// WithTokenizer returns cfg, that of OpenAI or Anthropic, with a tokenizer: count counts
-// the tokens of a request by its path and the JSON of its body, without the output. body is cut
-// after 1 MiB, and nil if it cannot be read twice.
+// WithTokenizer returns cfg, that of OpenAI or Anthropic, with a tokenizer: count counts the tokens
+// of a request by its path and the JSON of its body, without the output. body is cut after 1 MiB,
+// and nil if it cannot be read twice.
 //
 //	cfg := presets.WithTokenizer(presets.OpenAI(), count)
 func WithTokenizer(cfg sluicehttp.Config, count func(path string, body []byte) int64) sluicehttp.Config {

@@ -8,11 +8,10 @@ import (
 	"github.com/sluice-go/sluice/sluicehttp"
 )
 
-// X returns a Config for the API of X. Each endpoint has a gate, because limits are those of an
-// endpoint: its key is the host, the method and the path without ids and names of users. The end
-// of a window of 15 minutes is waited for.
+// X returns a Config for the API of X. Each endpoint has a gate: its key is the host, the method
+// and the path without ids and names of users. The end of a window of 15 minutes is waited for.
 //
-// X counts for each user. A program that calls for several users needs a Transport for each.
+// X counts for each user: use a Transport for each.
 func X() sluicehttp.Config {
 	return sluicehttp.Config{
 		Key:   func(req *http.Request) string { return endpoint(req, []string{"username"}, nil) },

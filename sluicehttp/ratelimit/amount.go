@@ -1,7 +1,7 @@
 package ratelimit
 
-// An Amount is a number of requests, tokens or whatever a limit counts. The zero Amount is
-// unknown. An Amount is never negative, exact to nine decimals, and comparable.
+// An Amount is a number of requests, tokens or whatever a limit counts. The zero Amount is unknown.
+// An Amount is never negative, exact to nine decimals, and comparable.
 type Amount struct {
 	whole int64 // as in number, which would make it half as long again
 	nano  int32
@@ -20,8 +20,7 @@ func amountOf(n int64) Amount { return Amount{whole: n, known: true} }
 // isZero reports whether the amount is known to be 0.
 func (a Amount) isZero() bool { return a == Amount{known: true} }
 
-// Value returns the amount, as exactly as a float64 can represent it, and whether it is
-// known.
+// Value returns the amount, as exactly as a float64 can, and whether it is known.
 func (a Amount) Value() (n float64, known bool) {
 	return float64(a.whole) + float64(a.nano)/1e9, a.known
 }

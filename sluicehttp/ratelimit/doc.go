@@ -1,5 +1,5 @@
-// Package ratelimit reads what the header of a response says about rate limits: when to
-// retry after a 429, how much of a limit remains, and when there will be more.
+// Package ratelimit reads what the header of a response says about rate limits: when to retry after
+// a 429, how much of a limit remains, and when there will be more.
 //
 //	s, _ := ratelimit.Parse(resp.StatusCode, resp.Header, time.Now())
 //	if at, why := s.PauseUntil(); !at.IsZero() {
@@ -9,18 +9,16 @@
 // [Parse] reads Retry-After and its variants, the IETF drafts (RateLimit, RateLimit-Policy, and
 // RateLimit-Limit, -Remaining, -Reset), X-RateLimit-… as GitHub, Reddit, Discord, OpenAI, Groq,
 // Kong, Linear and many others send it, Anthropic-RateLimit-…, and the fields of HubSpot, Shopify,
-// Azure and Amazon; docs/headers.md lists them. It never fails: it ignores malformed values and
-// returns a [Warning] for each. Status 429 is a throttle, and so is 529, which Anthropic sends when
-// it is overloaded.
+// Azure and Amazon; docs/headers.md lists them. Status 429 is a throttle, and so is 529, which
+// Anthropic sends when it is overloaded.
 //
 // # Windows and buckets
 //
-// All of a window becomes available at its reset. A bucket refills continuously: its reset
-// is when it is full, and the next call fits much earlier. No header says which kind a limit
-// is, so the names of the fields decide: those of OpenAI, Groq and Anthropic are read as buckets,
-// all others as windows, because that is never too early. Some gateways send
-// the fields of OpenAI for windows; then a call starts too early and is throttled, and its
-// Retry-After applies.
+// All of a window becomes available at its reset. A bucket refills continuously: its reset is when
+// it is full, and the next call fits much earlier. No header says which kind a limit is, so the
+// names of the fields decide: those of OpenAI, Groq and Anthropic are read as buckets, all others
+// as windows, because that is never too early. Some gateways send the fields of OpenAI for windows;
+// then a call starts too early and is throttled, and its Retry-After applies.
 //
 // # Bodies
 //
@@ -28,5 +26,6 @@
 // ThrottlingException of AWS. A Transport of package sluicehttp does. Code that reads a body itself
 // sets Info.Throttled and Info.RetryAt.
 //
-// This package does not choose a backoff: after a throttle without RetryAt that is up to the caller.
+// This package does not choose a backoff: after a throttle without RetryAt that is up to the
+// caller.
 package ratelimit

@@ -7,26 +7,23 @@ import (
 	"github.com/sluice-go/sluice/limits"
 )
 
-// An Info has the limits that one response states. Callers may change it: code that finds
-// in a body that a call was throttled, or until when, sets Throttled and RetryAt before it
-// calls PauseUntil.
+// An Info has the limits that one response states. Code that finds in a body that a call was
+// throttled, or until when, may set Throttled and RetryAt before it calls PauseUntil.
 type Info struct {
 	// Status is the status of the response.
 	Status int
 
-	// Throttled reports that the server throttled the call: there were too
-	// many, as far as status and header say: status 429 or 529 (Anthropic,
-	// overloaded); 503, 420, 430, 508, 509 and 999 with a valid field of the Retry-After family;
-	// 403 with such a field or with a limit of which nothing remains. Some APIs say so
-	// in the body and with another status: a Transport of package sluicehttp
-	// recognizes those of Amazon, Azure, Google, GraphQL, JSON-RPC and others.
+	// Throttled reports that the server throttled the call, as far as status and header say: status
+	// 429 or 529 (Anthropic, overloaded); 503, 420, 430, 508, 509 and 999 with a valid field of the
+	// Retry-After family; 403 with such a field or with a limit of which nothing remains. Some APIs
+	// say so in the body and with another status: a Transport of package sluicehttp recognizes
+	// those of Amazon, Azure, Google, GraphQL, JSON-RPC and others.
 	Throttled bool
 
-	// RetryAt is when to retry, on the local clock, or zero if the server does not
-	// say. It comes from a valid field of the Retry-After family, for any status
-	// from 300. Without one, after a throttle, it is the latest ResetAt of the
-	// windows of which nothing remains. It is never before now, the time of
-	// arrival, and keeps its monotonic reading.
+	// RetryAt is when to retry, on the local clock, or zero if the server does not say. It comes
+	// from a valid field of the Retry-After family, for any status from 300. Without one, after a
+	// throttle, it is the latest ResetAt of the windows of which nothing remains. It is never
+	// before now, the time of arrival, and keeps its monotonic reading.
 	RetryAt time.Time
 
 	// RetrySource is the header field of RetryAt.
@@ -36,18 +33,16 @@ type Info struct {
 	// does not say.
 	ShouldRetry *bool
 
-	// Floor is the minimum wait if the call was throttled, by the status or the
-	// body, and RetryAt is zero. It is one minute if GitHub or GitLab respond with
-	// 403 or 429 although something remains of the limit they show, because then
-	// another limit throttled the call. For a bucket of requests of which nothing
-	// remains it is the time until NextAt.
+	// Floor is the minimum wait if the call was throttled, by the status or the body, and RetryAt
+	// is zero. It is one minute if GitHub or GitLab respond with 403 or 429 although something
+	// remains of the limit they show, because then another limit throttled the call. For a bucket
+	// of requests of which nothing remains it is the time until NextAt.
 	Floor time.Duration
 
 	// Limits are ordered by name, then by partition.
 	Limits []Limit
 
-	// Rate is the rate that the server states, or zero. A gate can use it as it
-	// is.
+	// Rate is the rate that the server states, or zero. A gate can use it as it is.
 	Rate limits.Rate
 
 	// Bucket is the group of calls that the limit is for, Scope the calls to which it applies, and
@@ -56,19 +51,18 @@ type Info struct {
 	Bucket, Scope, Reason string
 	Global                bool
 
-	// FromCache reports that the response comes from a cache. Then rate-limit
-	// fields are not read, because they are outdated; the Retry-After family and
-	// ShouldRetry are.
+	// FromCache reports that the response comes from a cache. Then rate-limit fields are not read,
+	// because they are outdated; the Retry-After family and ShouldRetry are.
 	FromCache bool
 }
 
-// PauseUntil returns until when no more calls should be sent, and the header field that
-// says so; or the zero time if calls may be sent now or nothing is known.
+// PauseUntil returns until when no more calls should be sent, and the header field that says so; or
+// the zero time if calls may be sent now or nothing is known.
 //
-// After a throttle or a redirect that is RetryAt. Otherwise it is the latest time at which
-// an exhausted limit allows a call: the ResetAt of a window, the NextAt of a bucket of
-// requests. Buckets of LLM tokens do not count, because a small call may pass soon, and
-// neither do limits of calls in flight.
+// After a throttle or a redirect that is RetryAt. Otherwise it is the latest time at which an
+// exhausted limit allows a call: the ResetAt of a window, the NextAt of a bucket of requests.
+// Buckets of LLM tokens do not count, because a small call may pass soon, and neither do limits of
+// calls in flight.
 func (s *Info) PauseUntil() (at time.Time, source string) {
 	redirect := 300 <= s.Status && s.Status < 400 && s.Status != http.StatusNotModified
 	if s.Throttled || redirect {
@@ -89,9 +83,8 @@ type Limit struct {
 	// "core", "requests", "minute". It may be empty.
 	Name string
 
-	// Unit is the counted unit: "requests", "tokens", "points", "bytes",
-	// "concurrent" for calls in flight, or another word of the server. Empty
-	// means unknown, usually requests.
+	// Unit is the counted unit: "requests", "tokens", "points", "bytes", "concurrent" for calls in
+	// flight, or another word of the server. Empty means unknown, usually requests.
 	Unit string
 
 	// Max is the amount per window or the capacity of a bucket, Used the amount that
@@ -101,30 +94,27 @@ type Limit struct {
 	// Window is the length of the window; 0 if unknown.
 	Window time.Duration
 
-	// ResetAt is when a window ends or a bucket is full, on the local clock; zero
-	// if unknown. It is never before now, the time of arrival, and keeps its
-	// monotonic reading.
+	// ResetAt is when a window ends or a bucket is full, on the local clock; zero if unknown. It is
+	// never before now, the time of arrival, and keeps its monotonic reading.
 	ResetAt time.Time
 
-	// Rounding is by how much ResetAt may be later than the reset itself: a second if the
-	// server states whole seconds, because servers round up, and a second more if it states an
-	// instant that had to be compared with a Date, which is rounded down. It is 0 if the field
-	// is more precise.
+	// Rounding is by how much ResetAt may be later than the reset itself: a second if the server
+	// states whole seconds, because servers round up, and a second more if it states an instant
+	// that had to be compared with a Date, which is rounded down. It is 0 if the field is more
+	// precise.
 	Rounding time.Duration
 
-	// NextAt is set for a bucket, and is when it will have one more Unit than
-	// now: the time until ResetAt divided by the missing amount. It is zero for a
-	// window and for an unknown kind of limit, for a bucket without ResetAt, and
-	// for a bucket of requests without Max. For other buckets without Max it
+	// NextAt is when a bucket will have one more Unit than now: the time until ResetAt divided by
+	// the missing amount. It is zero for a window and for an unknown kind of limit, for a bucket
+	// without ResetAt, and for a bucket of requests without Max. For other buckets without Max it
 	// is ResetAt.
 	NextAt time.Time
 
-	// Partition is the partition key of the limit, a sequence of bytes: the part
-	// of the callers or data of the server that the limit is for.
+	// Partition is the partition key of the limit, a sequence of bytes: the part of the callers or
+	// data of the server that the limit is for.
 	Partition string
 
-	// Source is the header field of ResetAt or, without that, the first one about
-	// the limit.
+	// Source is the header field of ResetAt or, without that, the first one about the limit.
 	Source string
 }
 

@@ -10,15 +10,13 @@ import (
 // Options configure how [Options.Parse] reads a header. The zero Options suit most
 // servers.
 type Options struct {
-	// Millis are the names of fields whose numbers are milliseconds from now, in
-	// any case, such as "X-RateLimit-Reset". By default a number is taken for
-	// seconds from now or for a time since 1970, depending on its size; see
-	// "Times" in the package comment.
+	// Millis are the names of fields whose numbers are milliseconds from now, in any case, such as
+	// "X-RateLimit-Reset". By default a number is seconds from now or a time since 1970, depending
+	// on its size; see docs/headers.md.
 	Millis []string
 
-	// CacheMarkers are the names of fields that a cache adds to its own
-	// responses, such as "X-From-Cache". A response with one of them, or with an
-	// Age above 0, comes from a cache.
+	// CacheMarkers are the names of fields that a cache adds to its own responses, such as
+	// "X-From-Cache". A response with one of them, or with an Age above 0, comes from a cache.
 	CacheMarkers []string
 }
 
@@ -46,20 +44,20 @@ func field(header http.Header, name string) []string {
 	return header[strings.ToLower(name)]
 }
 
-// Parse reads the limits in the header of a response. now is when the response
-// arrived, and must not be zero. Parse never fails: it ignores malformed values, with a
-// warning, and reads the rest. A header without rate-limit fields costs no allocation.
+// Parse reads the limits in the header of a response. now is when the response arrived, and must
+// not be zero. Parse never fails: it ignores malformed values, with a [Warning] for each, and reads
+// the rest. A header without rate-limit fields costs no allocation.
 //
-// The work is bounded: Parse ignores values longer than 4 KiB, items of a field after the
-// 64th, and rate-limit fields after the 32nd.
+// Parse ignores values longer than 4 KiB, items of a field after the 64th, and rate-limit fields
+// after the 32nd.
 func (o Options) Parse(status int, header http.Header, now time.Time) (Info, []Warning) {
 	s, warnings, _ := o.parse(status, header, now)
 	return s, warnings
 }
 
-// ParseNow is Parse for a response that has just arrived. It returns when that was, or the
-// zero time if the header has no rate-limit fields: then it does not read the clock, which
-// would take a quarter of the time.
+// ParseNow is Parse for a response that has just arrived. It returns when that was, or the zero
+// time if the header has no rate-limit fields: then it does not read the clock, which would take a
+// quarter of the time.
 func (o Options) ParseNow(status int, header http.Header) (Info, []Warning, time.Time) {
 	return o.parse(status, header, time.Time{})
 }
