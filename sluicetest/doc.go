@@ -1,6 +1,6 @@
-// Package sluicetest is an in-memory HTTP server for testing clients of rate-limited
-// APIs. It enforces limits exactly, fails on request, and records every request so that
-// a test can check the client's behavior.
+// Package sluicetest is an in-memory HTTP server for testing clients of rate-limited APIs. It
+// enforces limits exactly, fails on request, and records every request so that a test can check the
+// client's behavior.
 //
 // In a testing/synctest bubble hours pass in milliseconds and every time is exact:
 //
@@ -18,14 +18,13 @@
 //		})
 //	}
 //
-// It works with any client that accepts an [http.Client], an [http.RoundTripper] or a
-// dial function, and does not import the rest of Sluice. Outside a bubble it uses the
-// real clock.
+// It works with any client that accepts an [http.Client], an [http.RoundTripper] or a dial
+// function, and does not import the rest of Sluice. Outside a bubble it uses the real clock.
 //
 // # Layers
 //
-// A server is a stack of layers around a handler, the first one outermost. A request
-// passes through them until one answers it:
+// A server is a stack of layers around a handler, the first one outermost. A request passes through
+// them until one answers it:
 //
 //	you want                                           use
 //	429, 503, a redirect, any response                 Status, Reply
@@ -48,17 +47,12 @@
 //	one host, one path                                 Host, Path
 //	any other rule                                     When
 //
-// To make connections fail, wrap the DialContext function of [Server.Transport].
-//
-// # The record
-//
-// [Server.Record] returns all requests and connections with their times. The methods
-// CheckSpacing, CheckRate, CheckRetryAfter and CheckBodies of a [Record] return an error that names the
-// offending request.
+// To make connections fail, wrap the DialContext function of [Server.Transport]. [Server.Record]
+// returns all requests and connections with their times; the methods of a [Record] check them.
 //
 // # Limitations
 //
-// There is no network: bytes take no time and names are not resolved. HTTP/3 is not
-// supported. The server is the one of net/http, with its habits: for example, it waits
-// 500 ms before it closes a connection whose request it did not read to the end.
+// There is no network: bytes take no time and names are not resolved. HTTP/3 is not supported. The
+// server is the one of net/http, with its habits: for example, it waits 500 ms before it closes a
+// connection whose request it did not read to the end.
 package sluicetest

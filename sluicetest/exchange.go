@@ -45,8 +45,7 @@ func exchangeOf(r *http.Request) *exchange {
 	return x
 }
 
-// ServeHTTP implements [http.Handler]. It answers a request through the layers, and
-// aborts it if the server is closed.
+// ServeHTTP implements [http.Handler]. It aborts the request if the server is closed.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	// The connection is already counted, but an HTTP/2 handler may begin after its
 	// end, when Close no longer waits.

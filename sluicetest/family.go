@@ -22,23 +22,23 @@ type LimitState struct {
 	Remaining int64
 	Reset     time.Duration
 	// Throttled reports that this limit rejected the request. Wait is the time until the limit
-	// lets it in or, if the request was let in, another one of 1 unit; 0 if that is now or
-	// never, or depends on when another request ends.
+	// admits it or, if it was admitted, another one of 1 unit; 0 if that is now or never, or
+	// depends on when another request ends.
 	Wait      time.Duration
 	Throttled bool
 	// Now is the time of the response.
 	Now time.Time
 }
 
-// A HeaderStyle writes a LimitState into a header, in the way of a provider. Several limits of
-// a response may have the same family: OpenAI, Anthropic and Draft10 write all of them, and
-// GitHub only the last. The families of this package round times up, so that a client that
-// honors them is never early. If nothing remains they write Wait in place of Reset; OpenAI and
-// Anthropic, whose buckets refill continuously, always write Reset.
+// A HeaderStyle writes a LimitState into a header, in the way of a provider. Several limits of a
+// response may have the same family: OpenAI, Anthropic and Draft10 write all of them, and GitHub
+// only the last. The families of this package round times up, so that a client that honors them is
+// never early. If nothing remains they write Wait in place of Reset; OpenAI and Anthropic, whose
+// buckets refill continuously, always write Reset.
 type HeaderStyle func(h http.Header, s LimitState)
 
-// RetryAfter writes the Retry-After of RFC 9110 in seconds, at least 1, when a request
-// is rejected, and nothing otherwise.
+// RetryAfter writes the Retry-After of RFC 9110 in seconds, at least 1, only when a request is
+// rejected.
 func RetryAfter(h http.Header, s LimitState) {
 	if s.Throttled {
 		h.Set("Retry-After", whole(max(1, seconds(s.Wait))))

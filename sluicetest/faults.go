@@ -79,8 +79,8 @@ func ReadBody() Layer {
 	}
 }
 
-// Delay waits for d before the next layer; for limits.Never, until the server is closed. If
-// the client gives up first, the request ends.
+// Delay waits for d before the next layer; for limits.Never, until the server is closed. If the
+// client gives up first, the request ends.
 func Delay(d time.Duration) Layer {
 	return before(func(_ http.ResponseWriter, x *exchange) { x.wait(d) })
 }
@@ -94,9 +94,9 @@ func Stall(n int64, d time.Duration) Layer {
 	})
 }
 
-// Cut closes the connection instead of answering, with all other requests on it; the
-// client reads an unexpected EOF. The client of net/http itself repeats an idempotent
-// request if the connection was not new.
+// Cut closes the connection, with all other requests on it, instead of answering; the client reads
+// an unexpected EOF. The client of net/http repeats an idempotent request if the connection was not
+// new.
 func Cut() Layer { return breaking((*exchange).cut) }
 
 // Reset is Cut with a connection reset by the peer.

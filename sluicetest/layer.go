@@ -7,12 +7,11 @@ import (
 	"sync/atomic"
 )
 
-// A Layer is middleware: it takes the next handler and returns one that calls it, answers on
-// its own, or breaks something.
+// A Layer is middleware: it takes the next handler and returns one that calls it, answers on its
+// own, or breaks something.
 //
-// Faults, limits, handlers, and conditions such as [On] are layers. The layers of this
-// package work only in a [Server] and panic elsewhere. A Layer may be used in several
-// servers, or several times in one; each use counts for itself.
+// The layers of this package work only in a [Server] and panic elsewhere. A Layer may be used
+// several times, in one server or several; each use counts for itself.
 type Layer func(next http.Handler) http.Handler
 
 // stack makes one layer of several, the first one outermost.
@@ -30,8 +29,8 @@ func stack(layers []Layer) Layer {
 	}
 }
 
-// Handler answers every request with h: the application itself, behind faults and
-// limits. It panics if h is nil.
+// Handler answers every request with h: the application itself, behind faults and limits. It panics
+// if h is nil.
 func Handler(h http.Handler) Layer {
 	if h == nil {
 		panic("sluicetest: nil handler")

@@ -10,14 +10,12 @@ import (
 	"time"
 )
 
-// A Limit is a limit of a server: a rate, a quota, a number of requests in flight, or
-// several of these. A request that one of them rejects is counted by none.
-//
-// A limit counts requests, or with a Cost the units that they cost: LLM tokens, points,
-// bytes.
+// A Limit is a limit of a server: a rate, a quota, a number of requests in flight, or several of
+// these. It counts requests, or with a Cost the units that they cost: LLM tokens, points, bytes. A
+// request that one of them rejects is counted by none.
 type Limit struct {
-	// Name is the name in the record and in headers; empty means "default" in
-	// headers. A limit with a Cost needs one.
+	// Name is the name in the record and in headers; empty means "default" in headers. A limit with
+	// a Cost needs one.
 	Name string
 
 	// Count per Per is the rate: Burst units may come together, and one more every
@@ -36,40 +34,39 @@ type Limit struct {
 
 	// Cost returns the number of units of the rate and of the quota that a request takes, by its
 	// header and its whole body. Settle corrects that later. nil means 1; a negative cost is
-	// treated as 0. It must not read r.Body, and may be called by several goroutines concurrently.
-	// A request that costs more than Burst or Quota is always rejected.
+	// treated as 0. It must not read r.Body, and several goroutines may call it concurrently. A
+	// request that costs more than Burst or Quota is always rejected.
 	Cost func(r *http.Request, body []byte) int64
 
-	// Key groups requests: each key has its own limit. nil means one limit
-	// for all requests.
+	// Key groups requests: each key has its own limit. nil means one limit for all.
 	Key func(r *http.Request) string
 
 	// Status is the status of a rejection. 0 means 429.
 	Status int
 
-	// Body is the body of a rejection. If it begins with {, its type is JSON. Empty
-	// means a line of text.
+	// Body is the body of a rejection. If it begins with {, its type is JSON. Empty means a line of
+	// text.
 	Body string
 
 	// HeaderStyle writes headers about the limit into every response. nil writes none.
 	HeaderStyle HeaderStyle
 }
 
-// Enforce passes requests that are within all limits and rejects all others. A request
-// that one limit rejects is counted by none. If several reject it, it is rejected by the
-// one with the longest wait, or by the first of these.
+// Enforce passes requests that are within all limits and rejects all others, which are then counted
+// by none. If several limits reject a request, it is rejected by the one with the longest wait, or
+// by the first of these.
 //
 //	sluicetest.Enforce(
 //		sluicetest.Limit{Name: "requests", Count: 500, Per: time.Minute, Burst: 80, HeaderStyle: sluicetest.OpenAI},
 //		sluicetest.Limit{Name: "tokens", Count: 60_000, Per: time.Minute, Burst: 10_000, Cost: tokens, HeaderStyle: sluicetest.OpenAI},
 //	)
 //
-// The time that counts is when a request reaches this layer or, if a limit has a Cost, when
-// its body has been read. If one Enforce encloses another, the outer one also counts
-// requests that the inner one rejects.
+// The time that counts is when a request reaches this layer or, if a limit has a Cost, when its
+// body has been read. If one Enforce encloses another, the outer one also counts requests that the
+// inner one rejects.
 //
-// It panics if a number of a limit is negative, if only one of two fields that belong
-// together is set, or if Burst times Per is more than 292 years.
+// It panics if a number of a limit is negative, if only one of two fields that belong together is
+// set, or if Burst times Per is more than 292 years.
 func Enforce(limits ...Limit) Layer {
 	limits = append([]Limit(nil), limits...)
 	readsBody := false

@@ -11,15 +11,14 @@ import (
 	"time"
 )
 
-// A Record is a copy of a server's log so far. Times are durations since the
-// server was made. The record grows by about 700 bytes and the body for each request.
+// A Record is a copy of a server's log so far. Times are durations since the server was made. The
+// record grows by about 700 bytes and the body for each request.
 type Record struct {
 	// Requests are in order of arrival.
 	Requests []Request
 	// Conns are in the order in which they were opened.
 	Conns []Conn
-	// Log has the messages of the HTTP server: panics of handlers, failed TLS
-	// handshakes.
+	// Log has the messages of the HTTP server: panics of handlers, failed TLS handshakes.
 	Log []string
 
 	bodies []body // of responses to a client under Server.Watch, in that order
@@ -29,9 +28,8 @@ type Record struct {
 type Request struct {
 	// Number counts from 1, in order of arrival.
 	Number int
-	// A request has Ended when the server is done with it, just before the client
-	// can have the whole response. InFlight reports that it has not; Ended is
-	// then 0.
+	// A request has Ended when the server is done with it, just before the client can have the
+	// whole response. InFlight reports that it has not; Ended is then 0.
 	Arrived, Ended time.Duration
 	InFlight       bool
 
@@ -44,8 +42,8 @@ type Request struct {
 	BodyLen int64
 	Body    []byte
 
-	// Conn is the number of the connection, 0 on a real socket. NewConn reports
-	// that this was the first request on it.
+	// Conn is the number of the connection, 0 on a real socket. NewConn reports that this was the
+	// first request on it.
 	Conn    int
 	NewConn bool
 
@@ -53,14 +51,13 @@ type Request struct {
 	// body that the handlers wrote.
 	Status int
 	Sent   int64
-	// ThrottledBy is the name of the [Limit] that rejected the request, if it has one,
-	// and the reason; empty if none did. RetryAt is the time before which the
-	// request should not be sent again, by the limit or by the Retry-After that
-	// was sent; 0 if there was neither.
+	// ThrottledBy is the name of the [Limit] that rejected the request, if it has one, and the
+	// reason; empty if none did. RetryAt is the time before which the request should not be sent
+	// again, by the limit or by the Retry-After that was sent; 0 if there was neither.
 	ThrottledBy string
 	RetryAt     time.Duration
-	// Broken reports that a fault ended the exchange, GaveUp that the client gave
-	// up or the server was closed.
+	// Broken reports that a fault ended the exchange, GaveUp that the client gave up or the server
+	// was closed.
 	Broken, GaveUp bool
 
 	began, ended int64 // positions in the order of all arrivals and ends

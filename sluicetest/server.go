@@ -11,16 +11,15 @@ import (
 	"time"
 )
 
-// A Server answers HTTP requests in memory, for every host name, over HTTP/1.1 and
-// HTTP/2, with TLS and without. It is the server of net/http on connections that never
-// leave the process, so it works in a testing/synctest bubble and outside.
+// A Server answers HTTP requests in memory, for every host name, over HTTP/1.1 and HTTP/2, with TLS
+// and without. It is the server of net/http on connections that never leave the process.
 //
-// A Server must be made by [NewServer], must not be copied, and must be closed by
-// [Server.Close] if it was made in a bubble, or the test never ends. A Server that was
-// made in a bubble belongs to it. Its methods are safe for use by multiple goroutines.
+// A Server must be made by [NewServer], must not be copied, and must be closed by [Server.Close] if
+// it was made in a bubble, or the test never ends. A Server that was made in a bubble belongs to
+// it. Its methods are safe for use by multiple goroutines.
 //
-// A Server is also an [http.Handler] for use on a real socket. Then its record has no
-// connections and faults cannot break one; everything else works.
+// A Server is also an [http.Handler] for use on a real socket. Then its record has no connections
+// and faults cannot break one; everything else works.
 type Server struct {
 	made    time.Time
 	handler http.Handler
@@ -39,15 +38,9 @@ type Server struct {
 	ended bool
 }
 
-// NewServer returns a server that answers through layers, the first one outermost. It
-// answers requests that pass all of them with "200 OK" and the body "ok"; for another
-// answer, make the last layer a [Handler]. It panics if a layer is nil.
-//
-//	srv := sluicetest.NewServer(
-//		sluicetest.On(3, sluicetest.Status(503)),
-//		sluicetest.Enforce(sluicetest.Limit{Count: 10, Per: time.Second}),
-//	)
-//	defer srv.Close()
+// NewServer returns a server that answers through layers, the first one outermost. It answers
+// requests that pass all of them with "200 OK" and the body "ok"; for another answer, make the last
+// layer a [Handler]. It panics if a layer is nil.
 func NewServer(layers ...Layer) *Server {
 	ca, err := newAuthority()
 	if err != nil {
@@ -85,18 +78,15 @@ func ok(w http.ResponseWriter, _ *http.Request) {
 	_, _ = w.Write([]byte("ok\n"))
 }
 
-// Client returns a client whose requests all go to s, whatever their host. It uses
-// [Server.Watch] and has no timeout.
+// Client returns a client whose requests all go to s, whatever their host. It uses [Server.Watch]
+// and has no timeout.
 func (s *Server) Client() *http.Client {
 	return &http.Client{Transport: s.Watch(s.Transport())}
 }
 
-// Transport returns a new transport that connects to s, whatever the host. It uses
-// HTTP/2 with https and HTTP/1.1 with http, which its Protocols can change.
-// [Server.Close] ends its connections.
-//
-// Its DialContext and TLSClientConfig also serve clients that do not use net/http. A
-// test that wants connections to fail wraps DialContext.
+// Transport returns a new transport that connects to s, whatever the host. It uses HTTP/2 with
+// https and HTTP/1.1 with http, which its Protocols can change. [Server.Close] ends its
+// connections. Its DialContext and TLSClientConfig also serve clients that do not use net/http.
 func (s *Server) Transport() *http.Transport {
 	return &http.Transport{
 		DialContext:       s.dial,
@@ -187,9 +177,8 @@ func (s *Server) resetAll() {
 	}
 }
 
-// Close breaks all connections, rejects new ones, and waits until all goroutines of the
-// server are done. A [Handler] must return when the context of its request is done.
-// Closing twice is harmless.
+// Close breaks all connections, rejects new ones, and waits until all goroutines of the server are
+// done. A [Handler] must return when the context of its request is done. Closing twice is harmless.
 func (s *Server) Close() {
 	s.closing.Do(func() {
 		s.mu.Lock()

@@ -7,14 +7,14 @@ import (
 	"time"
 )
 
-// Settle corrects the cost of r in the limits called name: used is the actual usage, once that is
-// known. A handler calls it, at any time and any number of times; the last call applies. Units that
-// r did not use are free immediately. Additional units are taken, even if it does not fit, so later
-// requests wait longer. A quota whose window has ended does not change.
+// Settle corrects the cost of r in the limits called name: used is the actual usage. A handler
+// calls it, at any time and any number of times; the last call applies. Units that r did not use
+// are free immediately. Additional units are taken even if they do not fit, so later requests wait
+// longer. A quota whose window has ended does not change.
 //
 //	sluicetest.Settle(r, "tokens", promptTokens+completionTokens)
 //
-// It panics if used is negative or no limit of that name has let r in.
+// It panics if used is negative or no limit of that name has admitted r.
 func Settle(r *http.Request, name string, used int64) {
 	if used < 0 {
 		panic(fmt.Sprintf("sluicetest: Settle: %d %s", used, name))

@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// Filter returns a copy of r with only the requests for which keep returns true.
-// Connections, bodies and the log stay as they are.
+// Filter returns a copy of r with only the requests for which keep returns true. Connections,
+// bodies and the log stay as they are.
 func (r Record) Filter(keep func(Request) bool) Record {
 	r.Requests = slices.DeleteFunc(slices.Clone(r.Requests), func(q Request) bool { return !keep(q) })
 	return r
@@ -36,8 +36,8 @@ func (r Record) Throttled() int {
 	return len(r.Filter(func(q Request) bool { return q.ThrottledBy != "" }).Requests)
 }
 
-// MostInFlight returns the largest number of requests that were in flight at the same time,
-// including those that a limit rejected.
+// MostInFlight returns the largest number of requests in flight at the same time, including those
+// that a limit rejected.
 func (r Record) MostInFlight() int {
 	var ends []int64
 	for _, q := range r.Requests {
@@ -94,15 +94,14 @@ func (r Record) CheckRate(n int, per time.Duration) error {
 }
 
 // CheckRetryAfter returns an error if a request arrived too early: after the end of an earlier
-// request to the same host, and before the RetryAt of that. A request that arrived at
-// the very time of that end may have been on its way and is not an error.
+// request to the same host, and before the RetryAt of that. A request that arrived at the very time
+// of that end may have been on its way and is not an error.
 //
-// If a limit rejected the earlier request, or its status was 403, 429, 503, 529 or a
-// redirect, its RetryAt holds for all requests to the host. After any other status, such
-// as 500 with a Retry-After, it holds only for the same request sent again: one with the
-// same method, path and query, and the same body as far as both were read. Different
-// calls that agree in all of these count as one, so a test that makes several concurrently
-// should give each its own path.
+// If a limit rejected the earlier request, or its status was 403, 429, 503, 529 or a redirect, its
+// RetryAt holds for all requests to the host. After any other status, such as 500 with a
+// Retry-After, it holds only for the same request sent again: one with the same method, path and
+// query, and the same body as far as both were read. Different calls that agree in all of these
+// count as one: give concurrent calls paths of their own.
 func (r Record) CheckRetryAfter() error {
 	hosts := make(map[string][]Request) // those with a RetryAt, by host
 	for _, q := range r.Requests {
@@ -134,9 +133,9 @@ func (q Request) repeats(early Request) bool {
 	return q.Method == early.Method && q.Path == early.Path && bytes.Equal(q.Body[:n], early.Body[:n])
 }
 
-// CheckBodies returns an error if the client did not read the body of a response to its end,
-// or did not close it. It covers clients under [Server.Watch], such as [Server.Client].
-// A client may leave a body unread on purpose: that only costs the connection.
+// CheckBodies returns an error if the client did not read the body of a response to its end, or did
+// not close it. It covers clients under [Server.Watch], such as [Server.Client]. A client may leave
+// a body unread on purpose: that only costs the connection.
 func (r Record) CheckBodies() error {
 	var errs []error
 	for i, b := range r.bodies {
