@@ -8,19 +8,18 @@ import (
 	"github.com/sluice-go/sluice"
 )
 
-// ErrSuspended matches the error of an item that failed without an attempt, because its group
-// is set aside.
+// ErrSuspended matches the error of an item that failed without an attempt, because its group is
+// suspended.
 var ErrSuspended = errors.New("batch: its group is set aside")
 
-// A Suspend says when a group of items is set aside, and the fate of its items. Without
+// A Suspend says when a group of items is suspended, and the fate of its items. Without
 // Config.Group all items are one group.
 //
-// A group is set aside when After attempts in a row have failed, none of them with a
-// definite answer: a [sluice.Permanent] error shows that the server is well. Its items
-// then wait, while items of other groups start. After 2 s one of them is tried, as a
-// probe, and again 4 s after that has failed, and so on, up to a minute. The group is back
-// as soon as an item of it is ok or gets a definite answer. When a probe has failed, or
-// three if there was an item that was ok before:
+// A group is suspended when After attempts in a row have failed, none of them with a definite
+// answer: a [sluice.Permanent] error shows that the server is well. Its items then wait, while
+// items of other groups start. After 2 s one of them is tried, as a probe, and again 4 s after that
+// has failed, and so on, up to a minute. The group is back as soon as an item of it is ok or gets a
+// definite answer. When a probe has failed, or three if there was an item that was ok before:
 //
 //   - with Wait, the items go on waiting;
 //   - otherwise, if another group had an item that was ok since the failures began, or
@@ -31,18 +30,17 @@ var ErrSuspended = errors.New("batch: its group is set aside")
 // A probe is an ordinary item: it is retried, and its outcome counts. An attempt that starts when a
 // probe is due is as good as one.
 type Suspend struct {
-	// After is a number of attempts. One has failed when it has ended, and its item has
-	// failed or will be retried. 0 means 12, negative that no
-	// group is ever set aside.
+	// After is a number of attempts. One has failed when it has ended, and its item has failed or
+	// will be retried. 0 means 12, negative that no group is ever suspended.
 	After int
 
 	// Wait lets the items of a group wait for as long as its probes fail. At most
 	// Config.ReadAhead items wait; then nothing is read until a probe is ok.
 	Wait bool
 
-	// Changed, if set, is called when a group is set aside, after each probe that
-	// fails, and when the group is back. It may be called by any goroutine, must
-	// not block, and must not use the batch. Calls are in order.
+	// Changed, if set, is called when a group is suspended, after each probe that fails, and when
+	// the group is back. It may be called by any goroutine, must not block, and must not use the
+	// batch. Calls are in order.
 	Changed func(GroupState)
 }
 

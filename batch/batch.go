@@ -10,32 +10,32 @@ import (
 )
 
 var (
-	// ErrHalted is why a batch ended early if Config.Halt ended it, or because call
-	// after call failed, see Suspend.
+	// ErrHalted is the error of a batch that Config.Halt ended, or that ended because call after
+	// call failed, see Suspend.
 	ErrHalted = errors.New("batch: halted")
 
-	// ErrStopped is why a batch ended early if Config.Stop ended it.
+	// ErrStopped is the error of a batch that Config.Stop ended.
 	ErrStopped = errors.New("batch: stopped")
 
 	// ErrFailed matches the error of ForEach if items have failed.
 	ErrFailed = errors.New("batch: items failed")
 
-	// ErrUnfinished matches the error of an item that is neither ok nor failed,
-	// and has to be run again.
+	// ErrUnfinished matches the error of an item that is neither ok nor failed, and has to be run
+	// again.
 	ErrUnfinished = errors.New("batch: unfinished")
 )
 
-// Config configures a batch. The zero Config is valid. A number out of range is an error
-// before anything is read.
+// Config configures a batch. The zero Config is valid. A number out of range is an error before
+// anything is read.
 type Config[In any] struct {
 	// Retry is the policy for the attempts of each item.
 	Retry sluice.RetryPolicy
 
 	// ReadAhead is the maximum number of items that have been read from the input and not yet
-	// passed the body of the loop. 0 means twice the concurrency of the gate when the batch
-	// begins, or 1,000 if that is unlimited; with a Group, at least 10,000. More than 2²⁰ is an
-	// error. Retries of up to ReadAhead items may wait in the gate; if its MaxWaiting is lower,
-	// it rejects some of them.
+	// passed the body of the loop. 0 means twice the concurrency of the gate when the batch begins,
+	// or 1,000 if that is unlimited; with a Group, at least 10,000. More than 2²⁰ is an error.
+	// Retries of up to ReadAhead items may wait in the gate; if its MaxWaiting is lower, it rejects
+	// some of them.
 	ReadAhead int
 
 	// Group, if set, returns the group of an item, such as the host that it calls. A group
@@ -48,8 +48,8 @@ type Config[In any] struct {
 	// group ends: its items are unfinished.
 	Group func(item In) string
 
-	// Suspend says when the items of a group, or all without a Group, are not tried for a
-	// while, and when that ends the batch.
+	// Suspend says when the items of a group, or all without a Group, are not tried for a while,
+	// and when that ends the batch.
 	Suspend Suspend
 
 	// Ordered yields results in the order of the input. A slow item then delays those after it,
@@ -62,19 +62,18 @@ type Config[In any] struct {
 	// Stop, if not nil, ends the batch soon when it is closed.
 	Stop <-chan struct{}
 
-	// OnStop, if set, is called once, as soon as the batch ends early or the loop is left; why
-	// says why. It may be called by any goroutine and must not block. An input that can block
-	// needs it to give up.
+	// OnStop, if set, is called once with the reason, as soon as the batch ends early or the loop
+	// is left. It may be called by any goroutine and must not block. An input that can block needs
+	// it to give up.
 	OnStop func(why error)
 
-	// Log, if not nil, says which items are skipped and records the outcome of
-	// the others. A Log serves one batch at a time.
+	// Log, if not nil, says which items are skipped and records the outcome of the others. A Log
+	// serves one batch at a time.
 	Log *Log
 
-	// Key names an item in the log. Items with the same key are the same item:
-	// when a batch is resumed and one of them is ok, all are skipped, and
-	// Stats.Repeated counts those that may never have run. Key is required
-	// with a Log, except that the key of a string is the string.
+	// Key names an item in the log. Items with the same key are the same item: when a batch is
+	// resumed and one of them is ok, all are skipped, and Stats.Repeated counts those that may
+	// never have run. Key is required with a Log, except that the key of a string is the string.
 	Key func(item In) string
 
 	// Tally, if not nil, counts the outcomes. It can be read at any time.
@@ -121,12 +120,11 @@ type Result[In, Out any] struct {
 	Times
 }
 
-// Map calls f for each item of in through gate, with retries, and yields the results as
-// they complete, or in the order of the input. It yields every item that it has read and
-// not skipped, including those that are unfinished when the batch ends early. In that
-// case it finally yields an empty result with an error that says why the batch ended:
-// [ErrHalted], [ErrStopped], or the error of ctx, the gate or the log. If cfg is invalid,
-// it yields only that error.
+// Map calls f for each item of in through gate, with retries, and yields the results as they
+// complete, or in the order of the input. It yields every item that it has read and not skipped,
+// including those that are unfinished when the batch ends early. In that case it finally yields an
+// empty result with the reason: [ErrHalted], [ErrStopped], or the error of ctx, the gate or the
+// log. If cfg is invalid, it yields only that error.
 //
 //	for r, err := range batch.Map(ctx, gate, slices.Values(urls), fetch) {
 //		if err != nil {
@@ -135,14 +133,14 @@ type Result[In, Out any] struct {
 //		…
 //	}
 //
-// An item is recorded in the log when the body of the loop has ended normally. If the body
-// breaks, returns or panics, the item is unfinished in the log. So the body may see a result
-// twice, but never misses one. Leaving the loop cancels the calls in flight and waits for them.
-// The input runs in its own goroutine, for which Map always waits: an input that blocks must
-// give up after Config.OnStop.
+// An item is recorded in the log when the body of the loop has ended normally. If the body breaks,
+// returns or panics, the item is unfinished in the log. So the body may see a result twice, but
+// never misses one. Leaving the loop cancels the calls in flight and waits for them. The input runs
+// in its own goroutine, for which Map always waits: an input that blocks must give up after
+// Config.OnStop.
 //
-// A panic of f or in is not recovered. Each range over the sequence is a new batch. Map
-// panics if ctx, gate, in or f is nil.
+// A panic of f or in is not recovered. Each range over the sequence is a new batch. Map panics if
+// ctx, gate, in or f is nil.
 func Map[In, Out any](ctx context.Context, gate *sluice.Gate, in iter.Seq[In], f func(ctx context.Context, item In) (Out, error), options ...Config[In]) iter.Seq2[Result[In, Out], error] {
 	cfg := option(options)
 	switch {
@@ -175,10 +173,10 @@ func Map[In, Out any](ctx context.Context, gate *sluice.Gate, in iter.Seq[In], f
 	}
 }
 
-// ForEach is [Map] for a function that returns only an error. It blocks until the batch
-// has ended, and returns nil if every item is ok or was skipped. If items have failed, the
-// error matches [ErrFailed] and wraps the first of their errors. If the batch has ended
-// early, the error also matches the one that Map would yield last.
+// ForEach is [Map] for a function that returns only an error. It blocks until the batch has ended,
+// and returns nil if every item is ok or was skipped. If items have failed, the error matches
+// [ErrFailed] and wraps the first of their errors. If the batch has ended early, the error also
+// matches the one that Map would yield last.
 func ForEach[In any](ctx context.Context, gate *sluice.Gate, in iter.Seq[In], f func(ctx context.Context, item In) error, options ...Config[In]) error {
 	if f == nil {
 		panic("batch: nil function")

@@ -1,5 +1,5 @@
-// Package batch makes a long list of calls through a gate. It can be killed at any
-// moment and resumed later.
+// Package batch makes a long list of calls through a gate. It can be killed at any moment and
+// resumed later.
 //
 //	log, err := batch.OpenLog("run.jsonl", batch.LogConfig{Mode: batch.Resume})
 //	…
@@ -14,29 +14,27 @@
 // million items take no more memory than a thousand. Items start in the order of the input. Each is
 // retried as by [sluice.RetryValue].
 //
-// # Groups
-//
-// If items call several servers, Config.Group says which one. Then a server that is slow,
-// paused or dead delays only its own items. When call after call to it fails, it is suspended,
-// see [Suspend]. A batch whose calls all fail ends within seconds, with or without groups.
+// If items call several servers, Config.Group says which one. Then a server that is slow, paused or
+// dead delays only its own items. When call after call to it fails, it is suspended, see [Suspend].
+// A batch whose calls all fail ends within seconds, with or without groups.
 //
 // # Outcomes
 //
 //	ok          the function returned nil
 //	failed      it returned an error, and there is no other attempt: the error is
 //	            permanent, or the attempts, the time or the retry budget are used up;
-//	            or its group is set aside
-//	unfinished  neither: the batch ended first, or the gate refused the call
+//	            or its group is suspended
+//	unfinished  neither: the batch ended first, or the gate rejected the call
 //	skipped     according to the log there is nothing left to do
 //
-// A batch ends when its input ends. It ends early when its context is done, when
-// Config.Stop is closed, when Config.Halt applies, when nothing works, see [Suspend], when
-// the log cannot be written, and when the gate rejects an item: because the gate is closed,
-// the deadline of the context is too near, or the server requests a longer wait than the
-// policy allows. These hold for all later items as well.
+// A batch ends when its input ends. It ends early when its context is done, when Config.Stop is
+// closed, when Config.Halt applies, when nothing works, see [Suspend], when the log cannot be
+// written, and when the gate rejects an item, and so all later ones: because the gate is closed,
+// the deadline of the context is too near, or the server requests a longer wait than the policy
+// allows.
 //
-// A batch ends in one of two ways. Soon: attempts in flight finish, without retries. Now:
-// they are canceled.
+// A batch ends soon, which means that attempts in flight finish, without retries; or now: they are
+// canceled.
 //
 // # Overhead
 //

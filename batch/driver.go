@@ -233,10 +233,10 @@ func (c *call) arrive() {
 	d.advance()
 }
 
-// StartAttempt records that an attempt for the item of ctx leaves now, and returns a function
-// that records its end. It is for functions that pass the gate themselves, see
-// Config.ExternalGate; otherwise it does nothing. If the returned function is not called, the
-// attempt ends when the next one starts or the function of the item returns.
+// StartAttempt records that an attempt for the item of ctx starts now, and returns a function that
+// records its end. It is for functions that pass the gate themselves, see Config.ExternalGate;
+// otherwise it does nothing. If the returned function is not called, the attempt ends when the next
+// one starts or the function of the item returns.
 //
 // When the batch ends soon, the contexts of calls that are not in an attempt are canceled
 // immediately, and the others at the end of their attempt.

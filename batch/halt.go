@@ -10,16 +10,14 @@ import (
 // A Halt ends a batch when one of its numbers is reached; 0 means none. It counts the
 // items that this batch finishes, not those that it skips.
 type Halt struct {
-	// Now cancels the attempts in flight. Otherwise they are finished and
-	// counted, but not retried.
+	// Now cancels the attempts in flight. Otherwise they are finished and counted, but not retried.
 	Now bool
 
 	Fails     int64 // items that failed; 0 means no such condition
 	Successes int64 // items that are ok; 0 means no such condition
 
-	// FailPercent is the share of failed items among those that are ok or
-	// failed, at most 100. It applies once there are AtLeast of them. 0 means no such
-	// condition.
+	// FailPercent is the share of failed items among those that are ok or failed, at most 100. It
+	// applies once there are AtLeast of them. 0 means no such condition.
 	FailPercent float64
 	AtLeast     int64 // 0 means 10
 }

@@ -14,12 +14,10 @@ import (
 )
 
 var (
-	// ErrLogExists is the error of OpenLog if the mode is Fresh and the log has
-	// items.
+	// ErrLogExists is the error of OpenLog if the mode is Fresh and the log has items.
 	ErrLogExists = errors.New("batch: the log already has items: resume it or use another name")
 
-	// ErrLogConfig is the error of OpenLog if the log was written with another
-	// LogConfig.Config.
+	// ErrLogConfig is the error of OpenLog if the log was written with another LogConfig.Config.
 	ErrLogConfig = errors.New("batch: the log belongs to another configuration")
 
 	errLogInUse = errors.New("batch: the log is in use")
@@ -42,8 +40,8 @@ const (
 	// ResumeFailed skips items that are ok; failed items are run again.
 	ResumeFailed
 
-	// RetryFailed runs only items that have failed. It skips all others,
-	// including those that are not in the log.
+	// RetryFailed runs only items that have failed. It skips all others, including those that are
+	// not in the log.
 	RetryFailed
 )
 
@@ -51,17 +49,17 @@ const (
 type LogConfig struct {
 	Mode Mode
 
-	// Config describes how items are processed, such as a command and a
-	// version, so that a log is not resumed with something else. Only 64 bits of
-	// its SHA-256 are written, because it may contain passwords.
+	// Config describes how items are processed, such as a command and a version, so that a log is
+	// not resumed with something else. Only 64 bits of its SHA-256 are written, because it may
+	// contain passwords.
 	Config string
 
 	// AnyConfig resumes a log even if its Config is different, and replaces it.
 	AnyConfig bool
 }
 
-// A Log records the outcome of each item of a batch in a file of JSON Lines, to which it
-// only appends:
+// A Log records the outcome of each item of a batch in a file of JSON Lines, to which it only
+// appends:
 //
 //	{"batch_log":1,"config":"9f86d081884c7d65"}
 //	{"key":"a","state":"ok","attempts":1,"intended":"2026-03-01T12:00:00Z","sent":"2026-03-01T12:00:00.5Z","done":"2026-03-01T12:00:00.75Z","service_ms":250}
@@ -69,18 +67,16 @@ type LogConfig struct {
 //	{"learned":{…},"gate":"api"}
 //
 // A line is written when the body of the loop has ended for its item. Lines survive the end of the
-// process, including kill -9; items without a line are run again. Lines are synced to disk a second
-// after they were written, when the batch ends, and by Close: if the machine loses power, the items
-// of about the last second may be run again. If the file was removed or replaced by then, the batch
-// ends with an error. A key that is not UTF-8 is written as base64 in the field raw_key. If the
-// gate finds the limit of its server automatically, see sluice.Adaptive, the log keeps its
-// estimates, and restores them to the gate of that name when the batch is resumed.
+// process, including kill -9. They are synced to disk after a second, when the batch ends, and by
+// Close: if the machine loses power, the items of about the last second may be run again, like all
+// without a line. If the file was removed or replaced by then, the batch ends with an error. A key
+// that is not UTF-8 is written as base64 in the field raw_key. If the gate finds the limit of its
+// server automatically, see sluice.Adaptive, the log keeps its estimates, and restores them to the
+// gate of that name when the batch is resumed.
 //
-// A Log keeps 20 to 50 bytes in memory for each key that was in the file when it was
+// A Log must be made by [OpenLog]. It is not safe for use by multiple goroutines, and serves one
+// batch at a time. It keeps 20 to 50 bytes in memory for each key that was in the file when it was
 // opened, and none for those it adds.
-//
-// A Log must be made by [OpenLog]. It is not safe for use by multiple goroutines, and
-// serves one batch at a time.
 type Log struct {
 	name  string // absolute
 	file  *os.File
@@ -113,15 +109,13 @@ type known struct {
 	runs uint16 // entries, less the items that were skipped for them
 }
 
-// OpenLog opens the log called name, or creates it if it does not exist, in every mode.
-// It removes a last line that is incomplete because the machine lost power or the disk
-// was full.
+// OpenLog opens the log called name, or creates it if it does not exist, in every mode. It removes
+// a last line that is incomplete because the machine lost power or the disk was full.
 //
-// It returns [ErrLogExists], [ErrLogConfig], or another error if the log is in use, if
-// the file is not a log, is not a regular file, or is damaged elsewhere than at its end.
-// Then the file is unchanged. The file system must support locks; the lock ends with the
-// process. A new file is readable only by its owner, because errors of calls may contain
-// secrets.
+// It returns [ErrLogExists], [ErrLogConfig], or another error if the log is in use, if the file is
+// not a log, is not a regular file, or is damaged elsewhere than at its end. Then the file is
+// unchanged. The file system must support locks; the lock ends with the process. A new file is
+// readable only by its owner, because errors of calls may contain secrets.
 func OpenLog(name string, cfg LogConfig) (*Log, error) {
 	if cfg.Mode < Fresh || cfg.Mode > RetryFailed {
 		return nil, fmt.Errorf("batch: unknown mode %d", cfg.Mode)
@@ -201,8 +195,8 @@ func (l *Log) load(cfg LogConfig) error {
 	return nil
 }
 
-// Known returns the number of items of the log that were ok, and of those that had failed, when it was
-// opened.
+// Known returns the number of items of the log that were ok, and of those that had failed, when it
+// was opened.
 func (l *Log) Known() (ok, failed int) {
 	for _, k := range l.known {
 		if k.ok {

@@ -12,8 +12,8 @@ import (
 type Stats struct {
 	OK, Failed, Unfinished, Skipped int64 // items
 
-	// Repeated counts skipped items with a key for which the log has fewer entries than
-	// there were items. They may never have run.
+	// Repeated counts skipped items with a key for which the log has fewer entries than there were
+	// items. They may never have run.
 	Repeated int64
 
 	Retries int64 // attempts beyond the first of an item
