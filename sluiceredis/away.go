@@ -15,24 +15,23 @@ const (
 	// FailClosed rejects all calls with [ErrOutage].
 	FailClosed OutagePolicy = 1 + iota
 
-	// FailOpen allows all calls that the limit could ever allow. They are not
-	// counted, and no pause of a pacer delays them.
+	// FailOpen allows all calls that the limit could ever allow. They are not counted, and no pause
+	// of a pacer delays them.
 	FailOpen
 
 	// LocalShare decides in this process, by the limit divided by the number of live instances,
-	// rounded down: see [Config.Instances]. If the limit is smaller than that number there is
-	// no share, and calls are rejected as with FailClosed. A pacer can always be shared: each
-	// instance lets one call start per interval × instances. If n is more than the share,
-	// RetryAfter is the time until the server may be back.
+	// rounded down: see [Config.Instances]. If that is 0, calls are rejected as with FailClosed. A
+	// pacer can always be shared: each instance lets one call start per interval × instances. If n
+	// is more than the share, RetryAfter is the time until the server may be back.
 	//
-	// A share is always as full as if it had decided the calls of this process, and never less
-	// full than the limit. After the outage, the next script for the key reports units that the
-	// share allowed and that still apply.
+	// A share is always as full as if it had decided the calls of this process, and never less full
+	// than the limit. After the outage, the next script for the key reports units that the share
+	// allowed and that still apply.
 	//
-	// With i of M instances cut off, all instances together allow at most (1 + i/M) times as
-	// much as the limit, in any window; none has a fresh burst when its server becomes
-	// unavailable or is back. M does not include instances that started less than 3 s before
-	// the first was cut off, or later: they have no share at first.
+	// With i of M instances cut off, all instances together allow at most (1 + i/M) times as much
+	// as the limit, in any window; none has a fresh burst when its server becomes unavailable or is
+	// back. M does not include instances that started less than 3 s before the first was cut off,
+	// or later: they have no share at first.
 	LocalShare
 )
 
@@ -72,9 +71,9 @@ func (s *Store) honor(p OutagePolicy) OutagePolicy {
 	return p
 }
 
-// ErrOutage reports a call that was rejected because the server did not answer. If the
-// script was sent, the error also matches the one that was returned: [ErrAmbiguous] or a
-// [*ServerError], for example.
+// ErrOutage reports a call that was rejected because the server did not answer. Nothing was taken,
+// unless the error also matches [ErrAmbiguous]. If the script was sent, it also matches the error
+// that was returned: ErrAmbiguous or a [*ServerError], for example.
 var ErrOutage = errors.New("sluiceredis: the server is away")
 
 // An outageError reports a call that was rejected during an outage.

@@ -8,19 +8,17 @@ import (
 )
 
 // A Bucket is a leaky bucket for each key, shared by all machines. It allows the same calls as a
-// bucket of package leaky, by the server's clock.
-//
-// A bucket takes 70 to 100 bytes of the server's memory and its key, and expires when it is
-// empty. A Bucket is safe for use by multiple goroutines.
+// bucket of package leaky, by the server's clock. It takes 70 to 100 bytes of the server's memory
+// and its key, and expires when it is empty.
 type Bucket struct{ limiters }
 
 // Bucket returns the buckets called name:
 //
 //	store.Bucket("orders", limits.Rate{Count: 30, Per: time.Minute, Burst: 16})
 //
-// allow 16 calls together for each key and then one every two seconds. Bucket returns
-// an error if name is empty, if [limits.Rate.Check] does, or if a full bucket takes
-// longer than 104 days to drain.
+// allow 16 calls together for each key and then one every two seconds. Bucket returns an error if
+// name is empty, if [limits.Rate.Check] does, or if a full bucket takes longer than 104 days to
+// drain.
 //
 // The same name with another rate means the same keys, also in another program: see
 // [Bucket.SetRate].
@@ -44,17 +42,17 @@ func (b *Bucket) OnOutage(p OutagePolicy) *Bucket {
 	return also
 }
 
-// SetRate changes the rate on this machine, for the calls that it makes. It returns an error
-// and changes nothing if Bucket would return one.
+// SetRate changes the rate on this machine, for the calls that it makes. It returns an error and
+// changes nothing if Bucket would return one.
 //
 // Machines need not change at the same time. While they use different rates, as in a rolling
-// deploy, no more is allowed in any time than the laxer of both rates allows alone; once the
-// last machine has changed, exactly the new rate applies. If none of three or more rates is the
-// laxest, the bound is the largest burst with the highest rate.
+// deploy, no more is allowed in any time than the laxer of both allows alone; once the last machine
+// has changed, exactly the new rate applies. If none of three or more rates is the laxest, the
+// bound is the largest burst with the highest rate.
 //
-// The number of units in use stays the same, but is at most the new burst. There is one
-// exception: a rate with a smaller burst and more units per period than the old one waits until
-// the units that the old one allowed have leaked at the old rate.
+// The number of units in use stays the same, but is at most the new burst. There is one exception:
+// a rate with a smaller burst and more units per period than the old one waits until the units that
+// the old one allowed have leaked at the old rate.
 func (b *Bucket) SetRate(rate limits.Rate) error {
 	old := b.limit.Load()
 	rule, err := kinds.NewBucket(rate, old.Rule.(*kinds.Bucket))
@@ -65,9 +63,8 @@ func (b *Bucket) SetRate(rate limits.Rate) error {
 	return nil
 }
 
-// TakeRate is Take at a separate rate, such as the rate of a user's plan. Several rates may be
-// used for one key: no more is allowed than by the laxest of them, see [Bucket.SetRate]. It
-// returns an error if Bucket would return one.
+// TakeRate is Take at a separate rate, such as the rate of a user's plan. Several rates may be used
+// for one key: see [Bucket.SetRate]. It returns an error if Bucket would return one.
 func (b *Bucket) TakeRate(ctx context.Context, key string, rate limits.Rate, n int64) (limits.Result, error) {
 	rule, err := kinds.NewBucket(rate, nil)
 	if err != nil {

@@ -6,15 +6,15 @@ import (
 	"encoding/hex"
 )
 
-// A Client runs scripts on a Redis. Any client library can be adapted to it; [NewGoRedis]
-// adapts go-redis.
+// A Client runs scripts on a Redis. Any client library can be adapted to it; [NewGoRedis] adapts
+// go-redis.
 //
-// A Client must be safe for use by multiple goroutines. It must not send a script again that
-// may have run: its error then matches [ErrAmbiguous]. An error reply of the server is a
+// A Client must be safe for use by multiple goroutines. It must not send a script again that may
+// have run: its error then matches [ErrAmbiguous]. An error reply of the server is a
 // [*ServerError], and then nothing was taken. Run and RunMany honor the deadline of ctx.
 type Client interface {
-	// Run runs s, by its digest and, if the server does not know that, with
-	// its text. It returns the integers that s replied.
+	// Run runs s, by its digest and, if the server does not know that, with its text. It returns
+	// the integers that s replied.
 	Run(ctx context.Context, s *Script, keys, args []string) ([]int64, error)
 
 	// RunMany runs all calls in one pipeline for each server that has some of their keys. It
@@ -22,9 +22,9 @@ type Client interface {
 	RunMany(ctx context.Context, calls []ScriptCall) []Reply
 }
 
-// A Topology is a Client that may have several servers. Any other Client is treated as the
-// client of a single server: on a Redis Cluster every script of strict mode then fails, and an
-// outage of one server affects the others. Pipelines and Sharded always return the same.
+// A Topology is a Client that may have several servers. Any other Client is treated as the client
+// of a single server: on a Redis Cluster every script of strict mode then fails, and an outage of
+// one server affects the others. Pipelines and Sharded always return the same.
 type Topology interface {
 	Client
 

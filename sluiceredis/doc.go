@@ -1,5 +1,5 @@
-// Package sluiceredis keeps the limits of package sluice in a Redis, so that many
-// machines share them, as limits of a sluice.Gate or on their own.
+// Package sluiceredis keeps the limits of package sluice in a Redis, so that many machines share
+// them, as limits of a sluice.Gate or on their own.
 //
 //	you want                                                use
 //	a burst of calls, and then a rate                       Store.Bucket
@@ -10,8 +10,8 @@
 //	several of them for one call, all or none               a gate, or Join
 //	a limit that is not known, found by all processes       sluice.Adaptive.Peers, see Store.Exchange
 //
-// It needs a Redis (5 or later; tested with 7.0) or a Valkey, as a single server, with
-// Sentinel or as a Cluster, and a client of go-redis:
+// It needs a Redis (5 or later; tested with 7.0) or a Valkey, as a single server, with Sentinel or
+// as a Cluster, and a client of go-redis:
 //
 //	client := redis.NewClient(&redis.Options{Addr: addr, ContextTimeoutEnabled: true})
 //	adapter, err := sluiceredis.NewGoRedis(client)
@@ -21,21 +21,19 @@
 //
 // Package rueidisclient, its own module, is the same for rueidis.
 //
-// In a gate, limits of this machine are asked first and those of a Redis last. Limits
+// In a gate, limits of this machine are asked first and those of a Redis last. Limits of a store
 // whose names are the same up to the last slash, such as orders/second and orders/day, and whose
 // keys are the same, are decided in one script, all or none.
 //
-// # Exact guarantees
+// # Guarantees
 //
-// Each decision is made by one script, which runs alone and reads the server's clock: the
-// clocks of the machines do not matter. Nothing is taken in advance, except by
-// PacerConfig.Prefetch. Times are exact to a microsecond.
-//
-// # Approximate behavior
+// Each decision is made by one script, which runs alone and reads the server's clock: the clocks of
+// the machines do not matter. Nothing is taken in advance, except by PacerConfig.Prefetch. Times
+// are exact to a microsecond.
 //
 // If a script was sent and no reply came, it is not sent again: the call is rejected with an error
-// that matches [ErrAmbiguous], and its units are treated as used. Network errors never let
-// more calls start than the limit.
+// that matches [ErrAmbiguous], and its units are treated as used. Network errors never let more
+// calls start than the limit.
 //
 // A server that loses its data, at a restart or a failover, allows a burst once more, unless
 // [Config].Strict is set. Run it with appendonly yes and maxmemory-policy noeviction.
@@ -43,8 +41,8 @@
 // # Outages
 //
 // A server that fails three times in a row is unavailable: no script is sent to it except a probe
-// now and then. Until a probe succeeds
-// [Config].OnOutage, or the limit's own [OutagePolicy], decides whether calls are rejected, allowed,
-// or decided in this process. A semaphore always rejects. [Store.Stats] shows the state. Without a
-// Redis, [InProcess] keeps the limits in this process.
+// now and then. Until a probe succeeds [Config].OnOutage, or the limit's own [OutagePolicy],
+// decides whether calls are rejected, allowed, or decided in this process. A semaphore always
+// rejects. [Store.Stats] shows the state. Without a Redis, [InProcess] keeps the limits in this
+// process.
 package sluiceredis

@@ -9,14 +9,14 @@ import (
 )
 
 var (
-	// ErrAmbiguous reports that a script may or may not have run: it may have been sent, and no
-	// reply came in time. It is never sent again. The call is rejected, although the server may
-	// have counted it. The error also matches the one of the connection, such as
-	// [context.DeadlineExceeded]: a [Client] wraps both, with %w.
+	// ErrAmbiguous reports that a script may or may not have run, because no reply came in time. It
+	// is never sent again. The call is rejected, although the server may have counted it. The error
+	// also matches the one of the connection, such as [context.DeadlineExceeded]: a [Client] wraps
+	// both, with %w.
 	ErrAmbiguous = errors.New("sluiceredis: it is unknown whether the call was executed")
 
-	// ErrData reports that a key has unexpected content. The text says which
-	// key. Nothing was taken and the key was left as it is.
+	// ErrData reports that a key has unexpected content, and which. Nothing was taken and the key
+	// was left as it is.
 	ErrData = errors.New("sluiceredis: unexpected data in a key")
 
 	// ErrStranded reports that units can no longer be returned and are treated as used: they
@@ -24,8 +24,7 @@ var (
 	ErrStranded = kinds.ErrStranded
 )
 
-// A ServerError is an error that the server replied. The script did not take
-// anything.
+// A ServerError is an error that the server replied. The script took nothing.
 type ServerError struct {
 	Code    string // its first word, or that of the command which failed in a script: READONLY, LOADING, CLUSTERDOWN, OOM
 	Message string // all of it

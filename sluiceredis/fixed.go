@@ -12,9 +12,8 @@ type FixedConfig struct {
 	Limit  int64         // at least 1, at most 10^15
 	Window time.Duration // positive, at most 104 days; rounded up to a microsecond
 
-	// Aligned windows begin at multiples of Window since 1970, in UTC, Offset
-	// later: a Window of 24 hours is a day. Others begin with the first call
-	// after the one before has ended.
+	// Aligned windows begin at multiples of Window since 1970, in UTC, Offset later: a Window of 24
+	// hours is a day. Others begin with the first call after the one before has ended.
 	Aligned bool
 
 	// Offset moves aligned windows. With −2 hours a day begins at midnight of
@@ -23,19 +22,16 @@ type FixedConfig struct {
 }
 
 // A Fixed allows at most limit units in each of its windows, for each key, on all machines
-// together. Windows follow one another and do not slide, so up to twice the limit can pass
-// within a moment around the edge of two windows. If the called server does not count by the
-// same edges, use a [Sliding].
+// together. Windows follow one another and do not slide, so up to twice the limit can pass within a
+// moment around the edge of two windows. If the called server does not count by the same edges, use
+// a [Sliding].
 //
 // If the server's clock steps back the current window stays, for one window at most; nothing is
 // allowed twice.
-//
-// A Fixed is safe for use by multiple goroutines.
 type Fixed struct{ limiters }
 
-// Fixed returns the fixed windows called name. It returns an error if name is
-// empty or cfg is not possible. The same name with another limit means the same
-// windows: used units stay used.
+// Fixed returns the fixed windows called name. It returns an error if name is empty or cfg is not
+// possible. The same name with another limit means the same windows: used units stay used.
 //
 // Window and Offset may also be changed machine by machine. While they differ, the calls of all
 // machines are counted for each pair of them, and a call must fit into each window that has not
@@ -55,8 +51,7 @@ func (s *Store) Fixed(name string, cfg FixedConfig) (*Fixed, error) {
 	return f, nil
 }
 
-// OnOutage returns the same windows with their own policy for when the server
-// cannot be asked. It panics if there is no such policy.
+// OnOutage returns the same windows with their own policy. It panics if p is unknown.
 func (f *Fixed) OnOutage(p OutagePolicy) *Fixed {
 	also := new(Fixed)
 	also.initAs(&f.limiters, p)

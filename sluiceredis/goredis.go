@@ -13,17 +13,16 @@ import (
 // goRedis is a Client on one of go-redis.
 type goRedis struct{ client redis.UniversalClient }
 
-// NewGoRedis returns a [Client] that sends scripts through client, which the caller must
-// close. client may be for a single server, one that Sentinel names, or a Cluster. The
-// Client is safe for use by multiple goroutines.
+// NewGoRedis returns a [Client] that sends scripts through client, which the caller must close.
+// client may be for a single server, one that Sentinel names, or a Cluster. The Client is safe for
+// use by multiple goroutines. Scripts are never sent twice, whatever MaxRetries is.
 //
 // NewGoRedis returns an error unless the option ContextTimeoutEnabled of client is set, without
 // which client ignores the deadlines of contexts. A redis.Ring is an error: it moves keys to
-// another server when one is unavailable, and limits would start over there. Scripts are never
-// sent twice, whatever MaxRetries is.
+// another server when one is unavailable, and limits would start over there.
 //
-// A context that is canceled, rather than reaching its deadline, is noticed
-// when the reply is there, or after the ReadTimeout of client.
+// A context that is canceled, rather than reaching its deadline, is noticed when the reply is
+// there, or after the ReadTimeout of client.
 func NewGoRedis(client redis.UniversalClient) (Client, error) {
 	var obeys bool
 	switch c := client.(type) {

@@ -4,8 +4,7 @@ import (
 	"time"
 )
 
-// A Lease is permits leased by a [Semaphore]. It is safe for use by multiple
-// goroutines.
+// A Lease is permits leased by a [Semaphore].
 type Lease struct {
 	semaphore *Semaphore // nil if n is 0
 	id        string
@@ -20,8 +19,8 @@ type Lease struct {
 // for a lease of no permits. Pass it to the called server if that can reject lower ones.
 func (l *Lease) Token() int64 { return l.token }
 
-// Lost returns a channel that is closed when the lease was lost before it was
-// released, or may have been lost. It is closed before the permits are leased again.
+// Lost returns a channel that is closed when the lease was lost before it was released, or may have
+// been lost. It is closed before the permits are leased again.
 func (l *Lease) Lost() <-chan struct{} { return l.lost }
 
 // Release releases the permits, which takes a round trip. Only the first Release

@@ -16,25 +16,25 @@ var pacerScript = strictScript("pacer", "epoch", "instant", "pace")
 // PacerConfig configures a [Pacer]. The zero value is usual.
 type PacerConfig struct {
 	// Horizon is the time for which slots may be reserved ahead. A call that would have to wait
-	// longer is rejected immediately. 0 means 1 minute. It must be the same on all machines:
-	// one whose Horizon is less than half of another's reserves the other's slots again.
+	// longer is rejected immediately. 0 means 1 minute. It must be the same on all machines: one
+	// whose Horizon is less than half of another's reserves the other's slots again.
 	Horizon time.Duration
 
 	// MaxLateness is the time after its slot at which a call may still start. A call that wakes
 	// later reserves another slot, so that delayed calls do not start together; its first slot
-	// stays empty. 0 means that it follows the delay with which calls are woken: from 5 ms in
-	// an idle process to 50 ms in a busy one.
+	// stays empty. 0 means that it follows the delay with which calls are woken: from 5 ms in an
+	// idle process to 50 ms in a busy one.
 	MaxLateness time.Duration
 
 	// PausePollInterval is the longest time, in addition to a round trip, until a pause reaches
 	// callers on other machines. It must be the same on all machines. 0 means 100 ms.
 	PausePollInterval time.Duration
 
-	// Prefetch lets a gate reserve slots for that time ahead in one round trip: for the calls
-	// that wait, or as many as its calls used within the last Prefetch. If the gate then has no
-	// calls, those slots stay empty, and other machines wait for up to Prefetch. 0 means only
-	// slots for calls that wait, for up to eight round trips. It must not be more than Horizon,
-	// and has no effect on Acquire and Reserve.
+	// Prefetch lets a gate reserve slots for that time ahead in one round trip: for the calls that
+	// wait, or as many as its calls used within the last Prefetch. If the gate then has no calls,
+	// those slots stay empty, and other machines wait for up to Prefetch. 0 means only slots for
+	// calls that wait, for up to eight round trips. It must not be more than Horizon, and has no
+	// effect on Acquire and Reserve.
 	Prefetch time.Duration
 
 	// OnOutage is the policy for outages. 0 means the value of the store.
@@ -58,19 +58,17 @@ type PacerConfig struct {
 // is not used can be returned as long as no other was reserved after it;
 // otherwise it stays empty: fewer calls, never more.
 
-// A Pacer lets calls start evenly spaced, on all machines together: each reserves
-// a slot on the server and waits for it.
+// A Pacer lets calls start evenly spaced, on all machines together: each reserves a slot on the
+// server and waits for it.
 //
-// By the server's clock slots are exactly one interval apart, which is rounded up to a
-// nanosecond. A call starts later than its slot by its round trip and its timer. In any window
-// W at most (W + MaxLateness) ÷ interval + n units start, where n is the largest cost, and
-// Burst − 1 more after an idle time; a MaxLateness of 0 is at most 50 ms.
+// By the server's clock slots are exactly one interval apart, which is rounded up to a nanosecond.
+// A call starts later than its slot by its round trip and its timer. In any window W at most (W +
+// MaxLateness) ÷ interval + n units start, where n is the largest cost, and Burst − 1 more after an
+// idle time; a MaxLateness of 0 is at most 50 ms.
 //
-// Callers are served in the order in which their requests reach the server. As a limit
-// of a gate, a Pacer holds slots for the first caller in the gate's queue and for those behind
-// it, for up to eight round trips ahead, or for Prefetch.
-//
-// A Pacer is safe for use by multiple goroutines.
+// Callers are served in the order in which their requests reach the server. As a limit of a gate, a
+// Pacer holds slots for the first caller in the gate's queue and for those behind it, for up to
+// eight round trips ahead, or for Prefetch.
 type Pacer struct {
 	store *Store
 	key   string
@@ -130,11 +128,11 @@ func (s *Store) Pacer(name string, rate limits.Rate, cfg PacerConfig) (*Pacer, e
 	return p, nil
 }
 
-// SetRate changes the rate for slots that this machine reserves from now on. Machines need not
-// change at the same time: calls never start faster than at the highest of the rates. Reserved
-// and prefetched slots stay where they are, so the first call after the change still starts an
-// old interval after the one before it. (In package pacer the new rate also applies to waiting
-// callers.) It returns an error and changes nothing if Pacer would return one.
+// SetRate changes the rate for slots that this machine reserves from now on. It returns an error
+// and changes nothing if Pacer would return one. Machines need not change at the same time: calls
+// never start faster than at the highest of the rates. Reserved and prefetched slots stay where
+// they are, so the first call after the change still starts an old interval after the one before
+// it.
 func (p *Pacer) SetRate(rate limits.Rate) error {
 	if err := rate.Check(); err != nil {
 		return fmt.Errorf("sluiceredis: %w", err)
@@ -183,9 +181,9 @@ func (r *Reservation) Slot() time.Time { return r.at }
 // Delay returns the time until Slot, 0 if that has passed.
 func (r *Reservation) Delay() time.Duration { return max(0, time.Until(r.at)) }
 
-// Cancel returns the slot and reports whether that was possible: until it has come, and if no
-// other was reserved after it. Otherwise the slot stays empty. Only the first Cancel has an
-// effect; later ones return the same.
+// Cancel returns the slot and reports whether that was possible: until it has come, and if no other
+// was reserved after it. Otherwise the slot stays empty. Only the first Cancel has an effect; later
+// ones return the same.
 func (r *Reservation) Cancel(ctx context.Context) bool {
 	r.once.Do(func() {
 		r.back = r.pacer.cancel(ctx, r.span, r.n)
@@ -206,14 +204,14 @@ func (p *Pacer) cancel(ctx context.Context, s span, n int64) (back bool) {
 	return back
 }
 
-// Reserve reserves the next free slot for a call of cost n: the next call starts n
-// intervals later. It does not wait: the caller must wait until the slot, or Cancel.
+// Reserve reserves the next free slot for a call of cost n: the next call starts n intervals later.
+// It does not wait: the caller must wait until the slot, or Cancel.
 //
-// If the slot is more than longest ahead, or beyond the deadline of ctx, nothing is
-// reserved, and the error is a [*limits.WaitError]. If n intervals are longer than the
-// horizon, the error is limits.ErrTooLarge; if ctx is done, ctx.Err(). If the server did
-// not reply, it matches [ErrOutage]; if it also matches [ErrAmbiguous], a slot may have
-// been reserved, and stays empty. n = 0 takes nothing. Reserve panics if n < 0.
+// If the slot is more than longest ahead, or beyond the deadline of ctx, nothing is reserved, and
+// the error is a [*limits.WaitError]. If n intervals are longer than the horizon, the error is
+// limits.ErrTooLarge; if ctx is done, ctx.Err(). If the server did not reply, it matches
+// [ErrOutage]; if it also matches [ErrAmbiguous], a slot may have been reserved, and stays empty. n
+// = 0 takes nothing. Reserve panics if n < 0.
 func (p *Pacer) Reserve(ctx context.Context, n int64, longest time.Duration) (*Reservation, error) {
 	mustNotBeNegative(n)
 	interval := p.paced.Load().interval

@@ -57,13 +57,11 @@ type SemaphoreConfig struct {
 //	holder  │──────── believes ───────│      from earlier, to earlier
 //	         renews  ▲       ▲
 
-// A Semaphore leases permits of which there are limit on all machines together.
-// It is a limits.Semaphore: a cap on calls in flight for a gate.
+// A Semaphore leases permits of which there are limit on all machines together. It is a
+// limits.Semaphore: a cap on calls in flight for a gate. A timer renews its leases.
 //
 // Callers of one machine are served in order; different machines compete. A release is noticed
 // immediately on the same machine, and elsewhere with the next poll.
-//
-// A Semaphore is safe for use by multiple goroutines. A timer renews its leases.
 type Semaphore struct {
 	store       *Store
 	keys        []string
@@ -81,9 +79,8 @@ type Semaphore struct {
 	served   int        // of the callers for whom it asked last
 }
 
-// Semaphore returns the semaphore called name. It returns an error if name is
-// empty, limit is negative or more than 10^15, or cfg is not possible. A limit of
-// 0 leases nothing.
+// Semaphore returns the semaphore called name. It returns an error if name is empty, limit is
+// negative or more than 10^15, or cfg is not possible. A limit of 0 leases nothing.
 func (s *Store) Semaphore(name string, limit int64, cfg SemaphoreConfig) (*Semaphore, error) {
 	if err := checkName(name); err != nil {
 		return nil, err

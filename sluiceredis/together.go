@@ -37,7 +37,7 @@ type joinable interface {
 
 func (p *Pacer) asked() (*Store, spot) { return p.store, p.at() }
 
-// Join implements limits.Remote: see [Bucket.On].
+// Join implements limits.Remote. The key of a pacer is "".
 func (p *Pacer) Join(others ...limits.Limiter) limits.Joint { return join(p, others) }
 
 func join(first joinable, others []limits.Limiter) limits.Joint {
