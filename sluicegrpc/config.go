@@ -13,59 +13,56 @@ import (
 	"github.com/sluice-go/sluice"
 )
 
-// Config configures an [Interceptor]. The zero Config retries and honors servers, without a
-// rate or limit of its own.
+// Config configures an [Interceptor]. The zero Config retries and honors servers, without a rate or
+// limit of its own.
 type Config struct {
 	// Gate configures the gate of each key; its Name is the key. Each key has its own
 	// Concurrency and Rate. All keys share its Parent, Semaphore and Limits.
 	Gate sluice.Config
 
-	// Gates, if set, has the gates, and Gate must be zero. It is for gates that other
-	// calls use as well, that differ by key, or that need a sluice.KeyedConfig.
+	// Gates, if set, has the gates, and Gate must be zero. It is for gates that other calls use as
+	// well, that differ by key, or that need a sluice.KeyedConfig.
 	Gates *sluice.Keyed[string]
 
-	// Key returns the name of the gate for a call; a call with the name "" passes
-	// without a gate. nil means one gate for each target. target is in canonical
-	// form, such as "dns:///api.example.com:443"; method is such as
-	// "/package.Service/Method". Key may be called by several goroutines concurrently.
+	// Key returns the name of the gate for a call; a call with the name "" passes without a gate.
+	// nil means one gate for each target. target is in canonical form, such as
+	// "dns:///api.example.com:443"; method is such as "/package.Service/Method". Key may be called
+	// by several goroutines concurrently.
 	Key func(ctx context.Context, target, method string) string
 
 	// Claimant, if set, returns on whose behalf a call is made, such as a tenant, or a user as
 	// opposed to a batch. The claimants of a key take turns by their weights, see
-	// sluice.Config.Weight: a user does not wait behind all that a batch has sent. Limits of the
-	// server still apply to all of them. nil means that the calls of a key go first come, first
-	// served. The gates must have no Semaphore. It may be called by several goroutines
-	// concurrently.
+	// sluice.Config.Weight, under the same limits. nil means first come, first served. The gates
+	// must have no Semaphore. It may be called by several goroutines concurrently.
 	Claimant func(ctx context.Context, target, method string) sluice.Claimant
 
-	// Retry is the policy for retries. Its AttemptTimeout bounds the attempts of unary
-	// calls and, if the client of a stream sends a single message, the time until it has
-	// received the first message or header of the response: see Overrides.AttemptTimeout.
-	// Its Retryable is called with the error of an attempt that would be retried
-	// otherwise, but not for throttles.
+	// Retry is the policy for retries. Its AttemptTimeout limits the attempts of unary calls and,
+	// if the client of a stream sends a single message, the time until it has received the first
+	// message or header of the response. Its Retryable is called with the error of an attempt that
+	// would be retried otherwise, but not for throttles.
 	Retry sluice.RetryPolicy
 
-	// Idempotent, if set, reports whether calls of a method may be sent twice, in
-	// addition to methods whose descriptor has an idempotency_level. It may be called
-	// by several goroutines concurrently.
+	// Idempotent, if set, reports whether calls of a method may be sent twice, in addition to
+	// methods whose descriptor has an idempotency_level. It may be called by several goroutines
+	// concurrently.
 	Idempotent func(method string) bool
 
 	// Cost, if set, returns the amounts that a call will take of limits that count more than calls,
-	// such as {"tokens": 1200, "input": 200, "output": 1000}. Each amount is taken from
-	// the Gate.Limits with that Unit. The amount of sluice.Cost is the n of the call,
-	// unless Overrides.Cost is set.
+	// such as {"tokens": 1200, "input": 200, "output": 1000}. Each amount is taken from the
+	// Gate.Limits with that Unit. The amount of sluice.Cost is the n of the call, unless
+	// Overrides.Cost is set.
 	//
-	// request is the message that the client sends; a stream with a single message is
-	// opened when that is sent. It is nil for streams with several. Cost is called once
-	// for each call, before the queue; a negative amount fails the call. It must not
-	// change or keep request, and may be called by several goroutines concurrently.
+	// request is the message that the client sends; a stream with a single message is opened when
+	// that is sent. It is nil for streams with several. Cost is called once for each call, before
+	// the queue; a negative amount fails the call. It must not change or keep request, and may be
+	// called by several goroutines concurrently.
 	Cost func(method string, request any) sluice.Costs
 
-	// Usage, if set, reads from each message of a response the amounts that the call really took,
-	// and writes the amounts that it finds into used; later ones replace earlier ones. They settle
-	// the call when it ends, even if it was cut short: its estimates of these units are corrected,
-	// and other units stay as estimated. Negative amounts and those above 10⁹ are ignored. It must
-	// not change or keep message, and may be called for several calls concurrently.
+	// Usage, if set, reads the actual amounts of the call from each message of a response, and
+	// writes those that it finds into used; later ones replace earlier ones. They settle the call
+	// when it ends, even if it was cut short: its estimates of these units are corrected, and other
+	// units stay as estimated. Negative amounts and those above 10⁹ are ignored. It must not change
+	// or keep message, and may be called for several calls concurrently.
 	Usage func(method string, message any, used sluice.Costs)
 
 	// AlsoRetry are further codes with which idempotent calls are retried, such as

@@ -11,24 +11,23 @@
 //		grpc.WithChainStreamInterceptor(interceptor.Stream),
 //	)
 //
-// There is a gate for each target; all connections to it share the gate. [ByService],
-// [ByMethod] or another Config.Key group calls differently, and [WithOverrides] does so for single
-// calls. Health checks and server reflection (/grpc.health. and /grpc.reflection.) pass without
-// a gate.
+// There is a gate for each target; all connections to it share the gate. [ByService], [ByMethod] or
+// another Config.Key group calls differently, and [WithOverrides] does so for single calls. Health
+// checks and server reflection (/grpc.health. and /grpc.reflection.) pass without a gate.
 //
-// In a chain, interceptors before this one see a call once, those behind it each attempt.
-// So interceptors that sign calls come behind it. They must pass call options on.
+// In a chain, interceptors before this one see a call once, those behind it each attempt. So
+// interceptors that sign calls come behind it. They must pass call options on.
 //
 // # What is in flight
 //
-// The permit of a unary call is held during each attempt, also while gRPC waits for a
-// connection (grpc.WaitForReady). The permit of a stream is held until the stream ends, see
+// The permit of a unary call is held during each attempt, also while gRPC waits for a connection
+// (grpc.WaitForReady). The permit of a stream is held until the stream ends, see
 // [Interceptor.Stream]. Between two attempts no permit is held.
 //
 // A deadline covers the queue, pauses and all attempts. A call that cannot start before its
 // deadline fails immediately. RetryPolicy.AttemptTimeout limits each attempt of a unary call; the
-// server sees the deadline of the attempt. If the client of a stream sends a single message,
-// it limits the time to the first message or, by Header, to the header. Other streams have none.
+// server sees the deadline of the attempt. If the client of a stream sends a single message, it
+// limits the time to the first message or, by Header, to the header. Other streams have none.
 //
 // # Costs
 //
@@ -53,8 +52,9 @@
 // # Retries
 //
 // Calls that the server has not processed (ResourceExhausted, or never sent) are retried, others
-// with Unavailable only if they are idempotent; so are streams of which the client has seen nothing.
-// If a service config has a retryPolicy for the method, gRPC retries and the interceptor does not.
+// with Unavailable only if they are idempotent; so are streams of which the client has seen
+// nothing. If a service config has a retryPolicy for the method, gRPC retries and the interceptor
+// does not.
 //
 // docs/grpc.md has the tables: codes, times, streams, and the codes of rejections.
 package sluicegrpc

@@ -13,11 +13,11 @@ import (
 	"github.com/sluice-go/sluice"
 )
 
-// An Interceptor sends the calls of gRPC clients through gates. Its methods Unary and Stream
-// are the interceptors. One Interceptor may serve any number of connections; those to the
-// same target then share a gate. It must be made by [New] and is safe for use by multiple
-// goroutines. It starts goroutines only for permits that a Semaphore leased, and they end with
-// the call. An Interceptor that was made in a testing/synctest bubble belongs to it.
+// An Interceptor sends the calls of gRPC clients through gates: pass its methods Unary and Stream
+// to grpc.NewClient. One Interceptor may serve any number of connections. It must be made by [New]
+// and is safe for use by multiple goroutines. It starts goroutines only for permits that a
+// Semaphore leased, and they end with the call. An Interceptor that was made in a testing/synctest
+// bubble belongs to it.
 type Interceptor struct {
 	cfg    Config
 	policy sluice.RetryPolicy // without Retryable, which judge calls
@@ -52,14 +52,13 @@ func New(cfg Config) (*Interceptor, error) {
 	return i, err
 }
 
-// Unary is a [grpc.UnaryClientInterceptor]. It makes the call when the gate admits it, and
-// again if Config allows.
+// Unary is a [grpc.UnaryClientInterceptor]. It makes the call when the gate admits it, and again if
+// Config allows.
 //
 // The error is the error of the last attempt, unchanged if nothing is to be added. If the call is
-// given up although it could be retried, the error has the status of the last attempt and
-// matches a [*sluice.RetryError], which says why and when to retry. If the gate rejects
-// the call, the error matches the error of the gate, and its status is one of those in the
-// documentation of the package.
+// given up although it could be retried, the error has the status of the last attempt and matches a
+// [*sluice.RetryError], which says why and when to retry. If the gate rejects the call, the error
+// matches the error of the gate; docs/grpc.md has its status.
 func (i *Interceptor) Unary(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
 	c := i.newCall(ctx, method, req, cc)
 	if c == nil {
@@ -75,21 +74,21 @@ func (i *Interceptor) Unary(ctx context.Context, method string, req, reply any, 
 	return err
 }
 
-// Stream is a [grpc.StreamClientInterceptor]. It opens the stream when the gate admits it.
-// The permit is released when the stream ends: when RecvMsg returns an error, io.EOF or the
-// only response, when SendMsg or Header ends it with an error, when the context is done, or
-// when the connection is closed. As gRPC requires, one of these must happen: a stream that
-// is neither read to its end nor canceled holds its permit.
+// Stream is a [grpc.StreamClientInterceptor]. It opens the stream when the gate admits it. The
+// permit is released when the stream ends: when RecvMsg returns an error, io.EOF or the only
+// response, when SendMsg or Header ends it with an error, when the context is done, or when the
+// connection is closed. As gRPC requires, one of these must happen: a stream that is neither read
+// to its end nor canceled holds its permit.
 //
-// With Config.Cost, a stream on which the client sends a single message is opened when that
-// is sent; SendMsg then waits for the gate. Until then Context returns ctx.
+// With Config.Cost, a stream on which the client sends a single message is opened when that is
+// sent; SendMsg then waits for the gate. Until then Context returns ctx.
 //
-// A stream that could not be opened is retried like a unary call. Later errors are retried
-// until the client has received a message or called Header or Context, and if it has sent no
-// more than 256 KiB: its messages are sent again, in order. SendMsg, RecvMsg or CloseSend
-// then block during the backoff and the wait for the gate. A client never receives messages
-// of two attempts, and its OnFinish is called exactly once: if it does not call RecvMsg after
-// an attempt that is to be retried, when its context is done.
+// A stream that could not be opened is retried like a unary call. Later errors are retried until
+// the client has received a message or called Header or Context, and if it has sent no more than
+// 256 KiB: its messages are sent again, in order. SendMsg, RecvMsg or CloseSend then block during
+// the backoff and the wait for the gate. A client never receives messages of two attempts, and its
+// OnFinish is called exactly once: if it does not call RecvMsg after an attempt that is to be
+// retried, when its context is done.
 func (i *Interceptor) Stream(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, method string, streamer grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
 	open := func(request any) (grpc.ClientStream, error) {
 		return i.stream(ctx, desc, cc, method, request, streamer, opts)
@@ -125,12 +124,12 @@ func (i *Interceptor) mustBeMade() {
 	}
 }
 
-// Gates returns the gates: for package observe, or to pause one by hand.
+// Gates returns the gates: for package observe, or to pause one manually.
 func (i *Interceptor) Gates() *sluice.Keyed[string] { return i.gates }
 
-// Shutdown closes all gates, also those of Config.Gates, and waits until nothing is in
-// flight: calls that wait or come later fail with [limits.ErrClosed] and the code Canceled.
-// If ctx is done first, it returns ctx.Err(). An Interceptor need not be shut down.
+// Shutdown closes all gates, also those of Config.Gates, and waits until nothing is in flight:
+// calls that wait or come later fail with [limits.ErrClosed] and the code Canceled. If ctx is done
+// first, it returns ctx.Err(). An Interceptor need not be shut down.
 func (i *Interceptor) Shutdown(ctx context.Context) error {
 	i.mustBeMade()
 	i.closed.Store(true)

@@ -6,13 +6,14 @@ import (
 	"time"
 )
 
-// Overrides change the [Config] for single calls, see [WithOverrides]. A zero field changes nothing.
+// Overrides change the [Config] for single calls, see [WithOverrides]. A zero field changes
+// nothing.
 type Overrides struct {
 	// Key names the gate, in place of Config.Key.
 	Key string
 
-	// Cost is the cost of the call for limits that count cost. 0 means 1. With a
-	// negative Cost the call fails.
+	// Cost is the cost of the call for limits that count cost. 0 means 1. With a negative Cost the
+	// call fails.
 	Cost int64
 
 	// Idempotent means that the call may be sent twice.
@@ -21,8 +22,8 @@ type Overrides struct {
 	// NoRetry means that the call is never retried.
 	NoRetry bool
 
-	// AttemptTimeout replaces the one of Config.Retry, such as for a stream whose first
-	// message takes long. 0 means no other one, negative no timeout.
+	// AttemptTimeout replaces the one of Config.Retry, such as for a stream whose first message
+	// takes long. 0 means no other one, negative no timeout.
 	AttemptTimeout time.Duration
 }
 

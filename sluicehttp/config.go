@@ -44,25 +44,24 @@ type Config struct {
 	// Forget is called.
 	Keys sluice.KeyedConfig
 
-	// Key returns the name of the gate for a request. nil means one for each
-	// scheme, host and port. It must not change the request, and may be called by
-	// several goroutines at the same time.
+	// Key returns the name of the gate for a request. nil means one for each scheme, host and port.
+	// It must not change the request, and may be called by several goroutines concurrently.
 	Key func(req *http.Request) string
 
-	// Claimant, if set, returns on whose behalf a request is made, such as a tenant, or a user
-	// as opposed to a batch. The claimants of a key take turns by their weights, see
-	// sluice.Config.Weight, under the same limits. nil means first come, first served. Gate
-	// must have no Semaphore. It is called before each attempt, must not change the request,
-	// and may be called by several goroutines at the same time. Do not use a header of callers
-	// that you do not trust.
+	// Claimant, if set, returns on whose behalf a request is made, such as a tenant, or a user as
+	// opposed to a batch. The claimants of a key take turns by their weights, see
+	// sluice.Config.Weight, under the same limits. nil means first come, first served. Gate must
+	// have no Semaphore. It is called before each attempt, must not change the request, and may be
+	// called by several goroutines concurrently. Do not use a header of callers that you do not
+	// trust.
 	Claimant func(req *http.Request) sluice.Claimant
 
-	// Retry is the policy for retries. Its AttemptTimeout applies until the header
-	// of the response arrives, and not to reading the body. 0 means 10 min, but none for a
-	// request with a body of more than 1 MiB or of unknown length, which may take as long to
-	// send; negative means none. After it the request is sent again only if it is idempotent. Its Retryable is called
-	// for errors of the base transport and for a *StatusError that would be
-	// retried otherwise, but not for throttles.
+	// Retry is the policy for retries. Its AttemptTimeout applies until the header of the response
+	// arrives, and not to reading the body. 0 means 10 min, but none for a request with a body of
+	// more than 1 MiB or of unknown length, which may take as long to send; negative means none.
+	// After it the request is sent again only if it is idempotent. Its Retryable is called for
+	// errors of the base transport and for a *StatusError that would be retried otherwise, but not
+	// for throttles.
 	Retry sluice.RetryPolicy
 
 	// MaxPause is the longest pause of a key that a server can cause, by a Retry-After, an
@@ -75,11 +74,9 @@ type Config struct {
 	// to 599, and not 501.
 	AlsoRetry []int
 
-	// Idempotent, if set, reports whether a request may be sent twice although its method is
-	// not idempotent, such as a POST whose body is a query. It gets the body as Cost does. It
-	// is called once for each such request without an Idempotency-Key or Overrides.Idempotent,
-	// before the queue. It must not change the request, read its body or keep body, and may be
-	// called by several goroutines at the same time.
+	// Idempotent, if set, reports whether a request may be sent twice although its method is not
+	// idempotent, such as a POST whose body is a query. It is called by the rules of Cost, with the
+	// same body, for each such request without an Idempotency-Key or Overrides.Idempotent.
 	Idempotent func(req *http.Request, body []byte) bool
 
 	// Cost, if set, returns the estimated amounts of a request in limits that count more than
@@ -87,11 +84,10 @@ type Config struct {
 	// Gate.Limits with that Unit and from the limits that the server publishes, see docs/http.md.
 	// The amount of sluice.Cost is the n of the call, unless Overrides.Cost is set.
 	//
-	// It gets up to 1 MiB of the body if that can be read again: by GetBody, or
-	// because its length is known and at most 64 KiB. Otherwise body is nil. It is
-	// called once for each request, before the queue; a negative amount fails the
-	// request. It must not change the request, read its body or keep body, and may be
-	// called by several goroutines at the same time.
+	// It gets up to 1 MiB of the body if that can be read again: by GetBody, or because its length
+	// is known and at most 64 KiB. Otherwise body is nil. It is called once for each request,
+	// before the queue; a negative amount fails the request. It must not change the request, read
+	// its body or keep body, and may be called by several goroutines concurrently.
 	Cost func(req *http.Request, body []byte) sluice.Costs
 
 	// Usage, if set, reads the actual amounts of the request from a response, which correct its
@@ -114,7 +110,7 @@ type Config struct {
 	// 1 min.
 	LeakThreshold time.Duration
 
-	// Published is how the limits that servers publish are used. They are by default.
+	// Published is how the limits that servers publish are used. They are used by default.
 	Published Published
 
 	// Headers configures how header fields are read.
@@ -125,14 +121,14 @@ type Config struct {
 	Inspect Inspector
 }
 
-// Published is how a Transport uses the limits that servers publish in headers. The zero
-// Published is on: requests stop before a limit is exceeded, until it says that there is
-// more, as far as the header proves true; see docs/http.md. A limit whose windows last at most two
-// seconds becomes the rate of a key while requests wait, if none is configured and Gate.Adaptive.Peers is
-// not set; Stats shows it.
+// Published is how a Transport uses the limits that servers publish in headers. The zero Published
+// is on: requests stop before a limit is exceeded, until it says that there is more, as far as the
+// header proves true; see docs/http.md. A limit whose windows last at most two seconds becomes the
+// rate of a key while requests wait, if none is configured and Gate.Adaptive.Peers is not set;
+// Stats shows it.
 type Published struct {
-	// Disabled means that an exhausted limit delays no requests. The rate and the concurrency
-	// are those of the Config, and throttling responses are respected.
+	// Disabled means that an exhausted limit delays no requests. The configured rate and
+	// concurrency apply, and throttling responses are respected.
 	Disabled bool
 
 	// Spread sends the remaining quota of a limit evenly until its reset, but not faster than
@@ -178,9 +174,9 @@ func (p *Published) reserve(most float64) float64 {
 // retry, and ShouldRetry = new(false) prevents a retry. With a Config.Cost, a Reason that is one of
 // its units, or "requests", says whose limit has rejected the request.
 //
-// peek returns the beginning of the body, up to 64 KiB, and leaves the body whole. It waits for
-// it, but at most for a second or the AttemptTimeout, whichever is shorter, while the permit is
-// held. Call peek only for responses that may be throttled, never for a stream. It must not
+// peek returns the beginning of the body, up to 64 KiB, and leaves the body whole. It waits for it,
+// but at most for a second or the AttemptTimeout, whichever is shorter, while the permit is held.
+// Call peek only for responses that may be throttled, never for a stream. An Inspector must not
 // change the response or read its body.
 type Inspector func(resp *http.Response, peek func() []byte, said *ratelimit.Info)
 

@@ -47,8 +47,8 @@ func gitHub(a *answer) {
 
 // GraphQL is an [Inspector] for servers that throttle with an error whose code is THROTTLED or
 // RATE_LIMITED, with the status 200, as Shopify and GitHub, or any other from 400, as Linear. The
-// wait that follows from Shopify's throttleStatus is respected. A response with data is left alone: a
-// part of the query was carried out.
+// wait that follows from Shopify's throttleStatus is respected. A response with data is left alone:
+// a part of the query was carried out.
 //
 // Every Transport uses GraphQL for errors of JSON, and for requests with "graphql" in their path.
 // As Config.Inspect it copies up to 64 KiB of every JSON response.

@@ -28,16 +28,15 @@ type Overrides struct {
 	// AttemptTimeout replaces the one of Config.Retry. 0 means no other one, negative no timeout.
 	AttemptTimeout time.Duration
 
-	// ReleaseAtHeaders is Config.ReleaseAtHeaders for this request, such as one for
-	// an event stream.
+	// ReleaseAtHeaders is Config.ReleaseAtHeaders for this request, such as one for an event
+	// stream.
 	ReleaseAtHeaders bool
 }
 
 type overridesKey struct{}
 
-// WithOverrides returns a copy of ctx whose requests have the overrides o. A zero field of o keeps the
-// value that ctx has, so middleware that sets one field does not undo another. A field
-// cannot be set back to zero.
+// WithOverrides returns a copy of ctx whose requests have the overrides o. A zero field of o keeps
+// the value that ctx has. A field cannot be set back to zero.
 //
 //	ctx = sluicehttp.WithOverrides(ctx, sluicehttp.Overrides{Key: "search", Idempotent: true})
 //	req, err := http.NewRequestWithContext(ctx, http.MethodPost, url, body)

@@ -74,9 +74,9 @@ func (t *Transport) PauseUntil(key string, until time.Time, why string) bool {
 }
 
 // SetRate changes the configured rate of the gate of a key, spelled as in Stats, and reports
-// whether the transport has that key. A slower rate from Published.Spread stays; a rate that
-// the server publishes is replaced, and applies again if rate is zero. The change is lost when
-// the gate is evicted.
+// whether the transport has that key. A slower rate from Published.Spread stays; a rate that the
+// server publishes is replaced, and applies again if rate is zero. The change is lost when the gate
+// is evicted.
 func (t *Transport) SetRate(key string, rate sluice.Rate) (found bool, err error) {
 	for _, st := range t.states.Range {
 		if st := st.(*state); st.key.String() == key {
@@ -125,11 +125,11 @@ func (st *state) place(limit int64) error {
 	return nil
 }
 
-// Resume ends the pause of a key, spelled as in Stats and [Hop], and reports whether the
-// transport has that key. Waiting calls start at the rate. Resume also drops everything that
-// would renew the pause: a slower rate from Published.Spread, the doubled waits after
-// throttling responses without a time, and a pause of all calls to the last server of the key.
-// A rate that the server publishes and the retry budget stay.
+// Resume ends the pause of a key, spelled as in Stats and [Hop], and reports whether the transport
+// has that key. Waiting calls start at the rate. Resume also drops everything that would renew the
+// pause: a slower rate from Published.Spread, the doubled waits after throttling responses without
+// a time, and a pause of all calls to the last server of the key. A rate that the server publishes
+// and the retry budget stay.
 func (t *Transport) Resume(key string) bool {
 	found := t.global.lift(named(key))
 	for _, st := range t.states.Range {

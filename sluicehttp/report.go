@@ -16,8 +16,7 @@ type Report struct {
 	last *page // nil before the first hop
 }
 
-// A Hop is one request as an [http.Client] made it: the first one, or one that follows a
-// redirect.
+// A Hop is one request as an [http.Client] made it: the first one, or one that follows a redirect.
 type Hop struct {
 	// Key is the key of the gate.
 	Key string
@@ -25,10 +24,9 @@ type Hop struct {
 	// Attempts are the attempts in order; none if the gate rejected the request.
 	Attempts []Attempt
 
-	// Why is why there was no other attempt after the last one failed: ErrReplay, ErrUnsafe,
-	// the Why of a *sluice.RetryError, the error of the gate if it rejected the request, or
-	// another error if there was no gate or no body to send. It is nil if the last attempt did
-	// not fail.
+	// Why is why there was no other attempt after the last one failed: ErrReplay, ErrUnsafe, the
+	// Why of a *sluice.RetryError, the error of the gate if it rejected the request, or another
+	// error if there was no gate or no body to send. It is nil if the last attempt did not fail.
 	Why error
 
 	// RetryAt is when to retry; zero if unknown.

@@ -41,13 +41,13 @@ type Transport struct {
 	closed atomic.Bool
 }
 
-// New returns a transport that sends requests by base, or by [http.DefaultTransport] if that
-// is nil. Without a Config it is the zero Config; more than one panics.
+// New returns a transport that sends requests by base, or by [http.DefaultTransport] if that is
+// nil. More than one Config panics.
 //
-// New returns an error for a Gate that [sluice.New] rejects, Keys that
-// [sluice.NewKeyed] rejects, both Gate and NewGate, a Rate or a Concurrency that Gate also has
-// or together with NewGate, a Claimant with a Gate.Semaphore, a negative LeakThreshold, a Published with
-// a share out of its range, or a status of AlsoRetry that is not from 400 to 599 or is 501.
+// New returns an error for a Gate that [sluice.New] rejects, Keys that [sluice.NewKeyed] rejects,
+// both Gate and NewGate, a Rate or a Concurrency that Gate also has or together with NewGate, a
+// Claimant with a Gate.Semaphore, a negative LeakThreshold, a Published with a share out of its
+// range, or a status of AlsoRetry that is not from 400 to 599 or is 501.
 func New(base http.RoundTripper, options ...Config) (*Transport, error) {
 	t := new(Transport)
 	if err := t.setUp(base, defaults.Option("sluicehttp.New", options)); err != nil {
@@ -56,11 +56,8 @@ func New(base http.RoundTripper, options ...Config) (*Transport, error) {
 	return t, nil
 }
 
-// NewClient returns a client with a new Transport above [http.DefaultTransport], without a
-// Timeout, which would include the time in the queue. Each attempt has the AttemptTimeout of
-// Config.Retry instead. Its errors are those of [New].
-//
-//	client, err := sluicehttp.NewClient() // finds the limit of each host
+// NewClient returns a client with a new Transport above [http.DefaultTransport], without a Timeout,
+// which would include the time in the queue. Its errors are those of [New].
 func NewClient(options ...Config) (*http.Client, error) {
 	t, err := New(nil, options...)
 	if err != nil {
@@ -351,10 +348,9 @@ type Stats struct {
 	// follows published limits, see Published.Spread.
 	Published bool
 
-	// Held is how many permits are held by responses that are neither read to the
-	// end nor closed, HeldLong how many of them for Config.LeakThreshold or longer, and
-	// HeldLongest for how long the oldest. If they grow, the program does not
-	// close bodies.
+	// Held is how many permits are held by responses that are neither read to the end nor closed,
+	// HeldLong how many of them for Config.LeakThreshold or longer, and HeldLongest for how long
+	// the oldest. If they grow, the program does not close bodies.
 	Held, HeldLong int
 	HeldLongest    time.Duration
 
@@ -398,9 +394,9 @@ func (t *Transport) Stats(f func(key string, s Stats) bool) {
 	})
 }
 
-// Claimants calls f with each key, each claimant of it, and the Stats of the
-// claimant's gate, in no particular order, until f returns false. Those of the key count only the first
-// waiting request of each claimant. f may use t.
+// Claimants calls f with each key, each claimant of it, and the Stats of the claimant's gate, in no
+// particular order, until f returns false. Those of the key count only the first waiting request of
+// each claimant. f may use t.
 func (t *Transport) Claimants(f func(key string, who sluice.Claimant, s sluice.Stats) bool) {
 	for gate, st := range t.states.Range {
 		more := true

@@ -26,28 +26,25 @@ type Config struct {
 	// means 100.
 	MaxViewers int
 
-	// Token, if set, lets those who enter it on the page pause and resume gates, and
-	// change rates and calls in flight. It must have at least 16 bytes. Changes are
-	// accepted from the page itself and from programs, see [Handler], not from pages of
-	// other origins.
+	// Token, if set, lets those who enter it on the page pause and resume gates, and change rates
+	// and calls in flight. It must have at least 16 bytes. Changes are accepted from the page
+	// itself and from programs, see [Handler], not from pages of other origins.
 	Token string
 }
 
-// A Handler serves the page. It must be made by [New] or [NewWith], and is safe for use by
-// multiple goroutines. It needs no path of its own: whatever path it is served under, all that
-// the page loads is there, with a query.
+// A Handler serves the page. It must be made by [New] or [NewWith], and is safe for use by multiple
+// goroutines. It may be served under any path: all that the page loads is there, with a query.
 //
-// A program can change a gate as well, by a POST of a JSON object to the same path, with
-// the header fields Content-Type, application/json, and Sluice-Token. name is the name that the
-// page shows:
+// A program can change a gate as well, by a POST of a JSON object to the same path, with the header
+// fields Content-Type, application/json, and Sluice-Token. name is the name that the page shows:
 //
 //	{"name": "api", "do": "pause", "for": "1m"}
 //	{"name": "api", "do": "resume"}
 //	{"name": "api", "do": "rate", "rate": "5/s"}
 //	{"name": "api", "do": "concurrency", "limit": 8}
 //
-// The answer is a JSON object: "said" is a text, and "undo", if there is one, the change that
-// takes this one back, without its name.
+// The answer is a JSON object: "said" is a text, and "undo", if there is one, the change that takes
+// this one back, without its name.
 type Handler struct {
 	cfg    Config
 	start  string   // names this Handler: after a restart of the program it is another

@@ -9,10 +9,10 @@ import (
 	"time"
 )
 
-// Listen serves the page at its own address, for programs without an HTTP server, until
-// stop is called. url is where the page is. The address is as of [net.Listen], such as
-// "localhost:8080", or "localhost:0" for a free port; without a host, as in ":8080", it is
-// localhost and not, as elsewhere, all interfaces.
+// Listen serves the page at its own address, for programs without an HTTP server, until stop is
+// called. url is where the page is. The address is as of [net.Listen], such as "localhost:8080", or
+// "localhost:0" for a free port; without a host, as in ":8080", it is localhost and not all
+// interfaces.
 //
 // On a loopback address only requests that name a loopback address or localhost are answered:
 // otherwise a web page whose name changes its address could read this one.

@@ -99,8 +99,8 @@ func (c keyControl[K]) SetConcurrency(limit int64) error {
 	return c.gates.Use(c.key, func(g *sluice.Gate) error { return g.SetConcurrency(limit) })
 }
 
-// FromTransport returns a sequence of all gates of a transport, in no particular order, with the limits
-// that their servers announced. A change is lost when the transport evicts the gate.
+// FromTransport returns a sequence of all gates of a transport, in no particular order, with the
+// limits that their servers publish. A change is lost when the transport evicts the gate.
 func FromTransport(t *sluicehttp.Transport) iter.Seq[Gate] {
 	return func(yield func(Gate) bool) {
 		t.Stats(func(key string, s sluicehttp.Stats) bool {

@@ -4,13 +4,12 @@
 //	…
 //	gate, err := sluice.New(sluice.Config{Name: "api", Observer: metrics.Observe})
 //
-// An [Observer] can serve any number of gates. Its instruments have the attribute
-// sluice.gate.name, the Config.Name of the gate; docs/metrics.md lists them. Without Config.Gates
-// they are those of events: how many calls wait for how long, are in flight, are rejected and
-// retried. With it, which costs calls nothing, they include the current state, such as waiting
-// calls, the cause of their wait, rates, pauses, and the estimated limit of the server. With
-// Config.Limits they include the limits that servers publish, and with Config.OnAttempt of a
-// transport its responses by status.
+// An [Observer] can serve any number of gates. Its instruments have the attribute sluice.gate.name,
+// the Config.Name of the gate; docs/metrics.md lists them. Without Config.Gates they are those of
+// events: how many calls wait for how long, are in flight, are rejected and retried. With it, which
+// costs calls nothing, they include the current state, such as waiting calls, the cause of their
+// wait, rates, pauses, and the estimated limit of the server. With Config.Limits they include the
+// limits that servers publish, and with Config.OnAttempt of a transport its responses by status.
 //
 // A call that need not wait takes about 0.8 µs more, and no memory.
 //
@@ -38,10 +37,9 @@ const scope = "github.com/sluice-go/sluice/observe/otel"
 
 // Config configures an [Observer]. The zero Config is valid.
 type Config struct {
-	// MaxGates is the number of gates that have their own attributes: the first ones that
-	// are used. All others are added up as "other". 0 means 100, and 10,000 is the most.
-	// Each gate has about 20 time series; the SDK of OpenTelemetry has its own limit for
-	// each instrument.
+	// MaxGates is the number of gates that have their own attributes: the first ones that are used.
+	// All others are added up as "other". 0 means 100, and 10,000 is the most. Each gate has about
+	// 20 time series; the SDK of OpenTelemetry has its own limit for each instrument.
 	MaxGates int
 
 	// MaxHistograms is the number of those gates that have their own histograms, of about
@@ -66,8 +64,9 @@ type Observer struct {
 	registration metric.Registration    // nil without Config.Gates and Config.Limits
 }
 
-// New returns an Observer that records to provider. It returns an error if cfg.MaxGates is
-// negative or more than 10,000, if cfg.MaxHistograms is negative, or if provider does not create an instrument. It panics if provider is nil.
+// New returns an Observer that records to provider. It returns an error if cfg.MaxGates is negative
+// or more than 10,000, if cfg.MaxHistograms is negative, or if provider does not create an
+// instrument. It panics if provider is nil.
 func New(provider metric.MeterProvider, cfg Config) (*Observer, error) {
 	if provider == nil {
 		panic("sluiceotel: New(nil)")

@@ -12,16 +12,16 @@ import (
 	"github.com/sluice-go/sluice/limits"
 )
 
-// Spans returns an observer that writes into the trace of a call why it took so long: an
-// event of the span that is in the context of the call, if that span is recorded.
+// Spans returns an observer that writes into the trace of a call why it took so long: an event of
+// the span in the context of the call, if that span is recorded.
 //
-//	sluice.waited   it may leave, but had to wait: message is such as "waited 3.2s for the rate"
-//	sluice.rejected  it may not leave: message is the error, error.type the reason, such as "deadline"
-//	sluice.retried  another attempt follows: message is such as "attempt 2 in 1.5s: 503 Service Unavailable"
+//	sluice.waited    it may start, but had to wait: message is such as "waited 3.2s for the rate"
+//	sluice.rejected  it may not start: message is the error, error.type the reason, such as "deadline"
+//	sluice.retried   another attempt follows: message is such as "attempt 2 in 1.5s: 503 Service Unavailable"
 //
-// All have the attribute sluice.gate.name. The first one also has sluice.wait, in seconds,
-// and sluice.limited_by, the cause when the call began to wait. Calls that need not
-// wait add nothing. No span is made, and neither the context nor its baggage is changed.
+// All have the attribute sluice.gate.name. The first one also has sluice.wait, in seconds, and
+// sluice.limited_by, the cause when the call began to wait. Calls that need not wait add nothing.
+// No span is made, and neither the context nor its baggage is changed.
 //
 // One observer can serve any number of gates, and is safe for use by multiple goroutines:
 //

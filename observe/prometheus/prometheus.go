@@ -73,8 +73,9 @@ type Collector struct {
 
 var _ prometheus.Collector = (*Collector)(nil)
 
-// New returns a Collector. It returns an error if cfg.MaxGates is negative or more than 10,000,
-// if cfg.MaxHistograms is negative, if cfg.Buckets do not increase, or if cfg.Labels has a name that is invalid or used by the Collector.
+// New returns a Collector. It returns an error if cfg.MaxGates is negative or more than 10,000, if
+// cfg.MaxHistograms is negative, if cfg.Buckets do not increase, or if cfg.Labels has a name that
+// is invalid or used by the Collector.
 func New(cfg Config) (*Collector, error) {
 	if err := check(cfg.MaxGates, cfg.MaxHistograms); err != nil {
 		return nil, err

@@ -21,14 +21,12 @@ type adapter struct {
 
 var _ sluiceredis.Topology = (*adapter)(nil)
 
-// New connects as option says, to a single server, to one that Sentinel names, or to a
-// Cluster. It returns a client, which is safe for use by multiple goroutines, and a
-// function that closes its connections when all replies have come, or after a second.
+// New connects as option says, to a single server, to one that Sentinel names, or to a Cluster. It
+// returns a client, which is safe for use by multiple goroutines, and a function that closes its
+// connections when all replies have come, or after a second.
 //
-// New makes the client of rueidis itself because an existing one does not reveal its
-// options, and some of them break the guarantees of a limit. New returns an error
-// if it cannot connect, except with ForceSingleClient: then it connects on first
-// use. It also returns an error for the options
+// New returns an error if it cannot connect, except with ForceSingleClient: then it connects on
+// first use. It also returns an error for the options
 //
 //   - ReplicaOnly, SendToReplicas and Standalone.ReplicaAddress: scripts must run on
 //     masters;
@@ -37,20 +35,20 @@ var _ sluiceredis.Topology = (*adapter)(nil)
 //   - Standalone.EnableRedirect: if the server redirects one script of a pipeline, all
 //     of them are sent again.
 //
-// New sets DisableRetry and DisableCache: scripts need neither retries nor the cache.
-// Without the cache, servers that do not have RESP3 work as well.
+// An existing client of rueidis does not reveal these, so New makes its own. It sets DisableRetry
+// and DisableCache: scripts need neither, and servers without RESP3 work as well.
 //
-// A deadline is honored, with two exceptions. A script call that comes while a connection
-// is being made waits for it, for at most Dialer.Timeout (5 s if 0). One that finds more
-// than 2^RingScaleEachConn others without a reply (1,024 if 0) waits for room, for at
-// most ConnWriteTimeout (10 s if 0); then a connection without replies is closed. If a
-// context is canceled, and not ended by its deadline, the client notices immediately if the
-// script shares a pipeline or the context has no deadline; otherwise when the reply
-// comes. With AlwaysPipelining it always notices immediately, but single callers wait longer.
+// A deadline is honored, with two exceptions. A script call that comes while a connection is being
+// made waits for it, for at most Dialer.Timeout (5 s if 0). One that finds more than
+// 2^RingScaleEachConn others without a reply (1,024 if 0) waits for room, for at most
+// ConnWriteTimeout (10 s if 0); then a connection without replies is closed. If a context is
+// canceled, and not ended by its deadline, the client notices immediately if the script shares a
+// pipeline or the context has no deadline; otherwise when the reply comes. With AlwaysPipelining it
+// always notices immediately, but single callers wait longer.
 //
-// On a cluster the client does not know which server has a key. So a
-// [sluiceredis.Store] treats the whole cluster as away when several scripts in a row have
-// failed, whichever of its servers they were for.
+// On a cluster the client does not know which server has a key. So a [sluiceredis.Store] treats the
+// whole cluster as unavailable when several scripts in a row have failed, whichever of its servers
+// they were for.
 func New(option rueidis.ClientOption) (client sluiceredis.Client, closes func(), err error) {
 	switch {
 	case option.ReplicaOnly, option.SendToReplicas != nil, len(option.Standalone.ReplicaAddress) > 0:

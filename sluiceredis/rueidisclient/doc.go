@@ -1,18 +1,16 @@
 // Package rueidisclient sends the scripts of package sluiceredis through
-// [github.com/redis/rueidis]. It is its own module, so that programs that use
-// another library do not download this one.
+// [github.com/redis/rueidis]. It is its own module, so that programs that use another library do
+// not download this one.
 //
 //	client, closes, err := rueidisclient.New(rueidis.ClientOption{InitAddress: []string{addr}})
 //	…
 //	defer closes()
 //	store, err := sluiceredis.New(client, sluiceredis.Config{})
 //
-// rueidis sends the scripts of many goroutines over a few connections, in pipelines.
-// go-redis takes a connection for each pipeline. So with many keys rueidis makes more
-// decisions per second over fewer connections. For one key it matters less, because a
-// store itself lets callers of one key share scripts. The guarantees are the same: both
-// pass the same tests.
+// rueidis sends the scripts of many goroutines over a few connections, in pipelines, while go-redis
+// takes a connection for each pipeline. So with many keys rueidis makes more decisions per second.
+// For one key it matters less: its callers share scripts anyway. The guarantees are the same.
 //
 // The replies on a connection come in order, so a slow script delays those behind it. The
-// connections that [New] makes are its own and carry scripts only.
+// connections that [New] makes carry scripts only.
 package rueidisclient
