@@ -11,24 +11,23 @@ import (
 
 // Adaptive says how a gate finds the limit of its server by itself: [Config].Adaptive.
 //
-// The zero Adaptive is for a limit that is not known. A gate without a rate lets every call
-// start until the server throttles some. Then it measures the rate that the server accepts
-// between throttled calls, and keeps its calls a little below it. It notices when the server
-// becomes faster or slower, counts in windows, limits the calls in flight, or becomes slow
-// instead of throttling.
+// The zero Adaptive is for a limit that is not known. A gate without a rate lets every call start
+// until the server throttles some. Then it measures the rate that the server accepts between
+// throttled calls, and keeps its calls a little below it. It notices when the server becomes faster
+// or slower, counts in windows, limits the calls in flight, or becomes slow instead of throttling.
 //
-// A rate and a concurrency that are configured are maxima. A gate with a rate keeps to
-// it until throttled calls come again and again, and then finds out how much less is right.
+// A rate and a concurrency that are configured are maxima. A gate with a rate keeps to it until
+// throttled calls come again and again, and then finds out how much less is right.
 //
-// The gate learns only from calls whose end it sees: those of [Gate.Do], [RetryValue],
-// [RetryLoop], [Permit.Done], and of packages sluicehttp and sluicegrpc. A call is throttled if
-// its error is marked with [ThrottledFor] or [ThrottledUntil], or Config.IsThrottle says so. A
-// throttled call without a time to wait may be chance: 3 of the last 16 calls must be throttled
-// before the gate adapts.
+// The gate learns only from calls whose end it sees: those of [Gate.Do], [RetryValue], [RetryLoop],
+// [Permit.Done], and of packages sluicehttp and sluicegrpc. A call is throttled if its error is
+// marked with [ThrottledFor] or [ThrottledUntil], or Config.IsThrottle says so. A throttled call
+// without a time to wait may be chance: 3 of the last 16 calls must be throttled before the gate
+// adapts.
 //
-// While the gate learns, a call that is throttled waits in the gate again, has no backoff, and
-// does not count as one of RetryPolicy.Attempts, unless it is throttled again although others
-// were accepted in between. If the server has throttled all calls for longer than
+// While the gate learns, a call that is throttled waits in the gate again, has no backoff, and does
+// not count as one of RetryPolicy.Attempts, unless it is throttled again although others were
+// accepted in between. If the server has throttled all calls for longer than
 // RetryPolicy.MaxServerWait, they end with [ErrServerWait].
 type Adaptive struct {
 	// Disabled keeps the gate to its configuration. After a throttled call it then pauses only
@@ -40,11 +39,10 @@ type Adaptive struct {
 	Search bool
 
 	// AvoidThrottling says that the server punishes throttled calls, for example with a ban: the
-	// gate then searches slowly and keeps a distance from the throttled rate.
-	// It implies Search.
+	// gate then searches slowly and keeps a distance from the throttled rate. It implies Search.
 	AvoidThrottling bool
 
-	// Start is the pace at which a search begins, and a gate that knows too little. 0 means 5
+	// Start is the pace at which a search begins, and of a gate that knows too little. 0 means 5
 	// per second.
 	Start Rate
 
@@ -62,18 +60,18 @@ type Adaptive struct {
 	// Without Children, each child does so alone, and the parent does not.
 	Children bool
 
-	// Peers, if set, lets the gates of one Name in several processes share one limit: an update
-	// of one reaches all, and each takes its share (Learned.Share). A sluiceredis.Store is a
+	// Peers, if set, lets the gates of one Name in several processes share one limit: an update of
+	// one reaches all, and each takes its share (Learned.Share). A sluiceredis.Store is a
 	// peers.Store.
 	//
 	// If calls have Costs, each unit is shared separately, among the gates whose calls take it.
-	// Gates of one name should all have the same RateUnit. Set AvoidThrottling in all of them
-	// or in none: the estimate of one makes the others as careful, and all may then use only
-	// half of the limit for hours.
+	// Gates of one name should all have the same RateUnit. Set AvoidThrottling in all of them or in
+	// none: the estimate of one makes the others as careful, and all may then use only half of the
+	// limit for hours.
 	//
-	// No call waits for Peers. While it does not answer, the gate learns alone, starting from
-	// its share. A goroutine reports two to four times a second for each unit, and ends a
-	// second after the last call, or after Close, which makes the share available immediately.
+	// No call waits for Peers. While it does not answer, the gate learns alone, starting from its
+	// share. A goroutine reports two to four times a second for each unit, and ends a second after
+	// the last call, or after Close, which makes the share available immediately.
 	Peers peers.Store
 }
 

@@ -267,11 +267,11 @@ func (g *Gate) answeredWell(since time.Duration, refund int, unclear bool) {
 	}
 }
 
-// Forget discards all that the gate has learned from throttled calls. Use it if you know that
-// the server has changed, or that an incident has ended: estimates also expire, but not
-// immediately. The configured rate and concurrency stay, as does a pause, which Resume ends.
-// The gate learns nothing more from calls in flight. One with Adaptive.Peers may learn the
-// estimate again from its peers.
+// Forget discards all that the gate has learned from throttled calls. Use it if you know that the
+// server has changed, or that an incident has ended: estimates also expire, but not immediately.
+// The configured rate and concurrency stay, as does a pause, which Resume ends. The gate learns
+// nothing more from calls in flight. One with Adaptive.Peers may learn the estimate again from its
+// peers.
 func (g *Gate) Forget() {
 	g.queue.Change(func(now time.Duration) {
 		g.memory.forget(g.sofar(now))

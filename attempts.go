@@ -15,31 +15,14 @@ import (
 	"github.com/sluice-go/sluice/limits"
 )
 
-// A RetryLoop is the loop of [RetryValue] for callers whose permit outlives the function that
-// got it: a response that is still being read is still in flight. Most programs need only
-// [RetryValue].
+// A RetryLoop is the loop of [RetryValue] for callers whose permit outlives the function that got
+// it: a response that is still being read is still in flight. Most programs need only [RetryValue].
 //
-//	a := sluice.NewRetryLoop(gate, policy)
-//	for {
-//		permit, err := a.Next(ctx, 1)
-//		if err != nil {
-//			return nil, err
-//		}
-//		response, err := send(ctx)
-//		again, err := a.Done(ctx, err)
-//		if err == nil && !again {
-//			return &reader{response, permit}, nil // which releases it at the end
-//		}
-//		permit.Release()
-//		if err != nil {
-//			return nil, err
-//		}
-//	}
-//
-// It follows the rules of RetryValue, except that RetryPolicy.AttemptTimeout bounds only
-// attempts made by Try. A RetryLoop is made by [NewRetryLoop] for one call, must not be
-// copied once it is in use, and is for one goroutine. It holds nothing and may be
-// dropped at any time.
+// Call Next, make the attempt, call Done, and begin again while Done returns true; release the
+// permit of each attempt. It follows the rules of RetryValue, except that
+// RetryPolicy.AttemptTimeout limits only attempts made by Try. A RetryLoop is made by
+// [NewRetryLoop] for one call, must not be copied once it is in use, and is for one goroutine. It
+// holds nothing and may be dropped at any time.
 type RetryLoop struct {
 	through *Gate // that lets its attempts start
 	gate    *Gate // that is adaptive: through, or one above; times are by its clock
@@ -77,11 +60,11 @@ func NewRetryLoop(gate *Gate, policy RetryPolicy) RetryLoop {
 
 func (a *RetryLoop) mustBeMade() { errs.Made(a.gate != nil, "sluice.RetryLoop", "sluice.NewRetryLoop") }
 
-// Next waits for the backoff, if there is one, and then until the gate admits an attempt of
-// cost n, and returns its permit, which must be released. n = 0 takes nothing and does not wait
-// for the gate. If the gate rejects the first attempt, Next returns the error of the gate;
-// later, a [*RetryError] that matches it. After [RetryLoop.Label] it may also return
-// [ErrTurnedAway]. It panics if n < 0.
+// Next waits for the backoff, if there is one, and then until the gate admits an attempt of cost n,
+// and returns its permit, which must be released. n = 0 takes nothing and does not wait for the
+// gate. If the gate rejects the first attempt, Next returns the error of the gate; later, a
+// [*RetryError] that matches it. After [RetryLoop.Label] it may also return [ErrTurnedAway]. It
+// panics if n < 0.
 func (a *RetryLoop) Next(ctx context.Context, n int64) (*Permit, error) {
 	p := new(Permit)
 	if err := a.NextIn(ctx, n, p); err != nil {
@@ -189,11 +172,11 @@ func (a *RetryLoop) tooLate(d time.Duration) error {
 	return &elapsedError{wait: d, most: a.policy.MaxServerWait, elapsed: a.policy.MaxElapsed}
 }
 
-// Done decides whether to retry an attempt that ended with err, nil for a success. It returns
-// true if Next is to be called; the retry is then paid from the budget. Otherwise the call has
-// ended, and Done returns nil or the error to return: a [*RetryError], or err itself if that is
-// permanent and was the first attempt. Done does not wait. Call it before the permit is
-// released: otherwise the next caller may start before the pause.
+// Done decides whether to retry an attempt that ended with err, nil for a success. It returns true
+// if Next is to be called; the retry is then paid from the budget. Otherwise the call has ended,
+// and Done returns nil or the error to return: a [*RetryError], or err itself if that is permanent
+// and was the first attempt. Done does not wait. Call it before the permit is released: otherwise
+// the next caller may start before the pause.
 func (a *RetryLoop) Done(ctx context.Context, err error) (again bool, final error) {
 	a.mustBeMade()
 	if err == nil {

@@ -15,16 +15,15 @@ type Queue struct {
 	ask    queue.AskFunc
 }
 
-// NewQueue returns a Queue for limiter: its callers wait in a FIFO until limiter allows
-// them, with verbs like those of Guava's RateLimiter. Only the first caller consults
-// the limiter. It does so again after the wait that the limiter returned.
+// NewQueue returns a Queue for limiter: its callers wait in order until limiter allows them. Only
+// the first caller consults the limiter. It does so again after the wait that the limiter returned.
 //
 // Calls that take from limiter directly bypass the queue. If limiter is a [limits.Notifier], as
-// those of leaky and window are, the first caller consults it again as soon as it may allow a
-// call earlier than it said.
+// those of leaky and window are, the first caller consults it again as soon as it may allow a call
+// earlier than it said.
 //
-// A Queue is safe for use by multiple goroutines. A Queue made in a testing/synctest
-// bubble belongs to that bubble. NewQueue panics if limiter is nil.
+// A Queue is safe for use by multiple goroutines. A Queue made in a testing/synctest bubble belongs
+// to that bubble. NewQueue panics if limiter is nil.
 func NewQueue(limiter limits.Limiter) *Queue {
 	if limiter == nil {
 		panic("sluice: NewQueue(nil)")
@@ -38,13 +37,13 @@ func NewQueue(limiter limits.Limiter) *Queue {
 	return q
 }
 
-// Acquire blocks until the limiter allows n, behind the callers that came before. n = 0
-// takes nothing and never blocks.
+// Acquire blocks until the limiter allows n, behind the callers that came before. n = 0 takes
+// nothing and never blocks.
 //
 // If ctx is done, it returns ctx.Err(). If the limiter says that n, or the call of the first
-// caller, fits only after the deadline of ctx, it returns a [*limits.WaitError] at once. If the limiter returns an
-// error, such as [limits.ErrTooLarge], so does Acquire. After an error nothing is taken,
-// as far as the limiter can know. It panics if n < 0.
+// caller, fits only after the deadline of ctx, it returns a [*limits.WaitError] immediately. If the
+// limiter returns an error, such as [limits.ErrTooLarge], so does Acquire. After an error nothing
+// is taken, as far as the limiter can know. It panics if n < 0.
 func (q *Queue) Acquire(ctx context.Context, n int64) error {
 	return q.acquire(ctx, n, queue.Forever)
 }

@@ -51,25 +51,24 @@ type Config struct {
 	// returned.
 	Limits []Limit
 
-	// Semaphore is a cap on calls in flight that is shared with others. A call takes its
-	// permits before it queues in the gate, because that may need a round trip, and holds them
-	// while it waits.
+	// Semaphore is a cap on calls in flight that is shared with others. A call takes its permits
+	// before it queues in the gate, because that may need a round trip, and holds them while it
+	// waits.
 	Semaphore limits.Semaphore
 
-	// Parent is a gate that the calls must pass as well, such as one for all hosts together.
-	// This gate and its parents admit a call at the same time, or it takes nothing from any.
-	// The parent cannot have a Semaphore. If the parent is the gate of a Keyed, make this gate
-	// within Keyed.Use or that Keyed's newGate. The Keyed then keeps the parent until this gate
-	// is closed, evicted, or garbage.
+	// Parent is a gate that the calls must pass as well, such as one for all hosts together. This
+	// gate and its parents admit a call at the same time, or it takes nothing from any. The parent
+	// cannot have a Semaphore. If the parent is the gate of a Keyed, make this gate within
+	// Keyed.Use or that Keyed's newGate. The Keyed then keeps the parent until this gate is closed,
+	// evicted, or garbage.
 	Parent *Gate
 
 	// Weight is the share of the Parent's limits that this gate gets while other children also
-	// wait: under a parent of 60/s, children of Weight 2 and 1 get 40/s and 20/s. 0 means 1.
-	// The others get the share that a child does not use. A child that has not used its share
-	// goes first: its calls wait for at most one call of each other child, however many wait
-	// there. If a limit of the parent counts cost, shares are of the cost of calls, otherwise
-	// of their number. Calls of the parent itself wait in line among the first calls of its
-	// children.
+	// wait: under a parent of 60/s, children of Weight 2 and 1 get 40/s and 20/s. 0 means 1. The
+	// others get the share that a child does not use. A child that has not used its share goes
+	// first: its calls wait for at most one call of each other child, however many wait there. If a
+	// limit of the parent counts cost, shares are of the cost of calls, otherwise of their number.
+	// Calls of the parent itself wait in line among the first calls of its children.
 	Weight int64
 
 	// Adaptive is how the gate finds a limit that is not configured. The zero Adaptive is on:
@@ -84,17 +83,16 @@ type Config struct {
 	// Observer, if set, is called with each event of the gate.
 	Observer Observer
 
-	// RetryBudget is the most tokens that the retry budget holds. 0 means 100. If it is
-	// negative, retries are free. With fewer tokens left than a retry takes there are no
-	// retries: see RetryValue. Without failures an empty budget is full after 10 min.
+	// RetryBudget is the most tokens that the retry budget holds. 0 means 100. If it is negative,
+	// retries are free. With fewer tokens left than a retry takes there are no retries: see
+	// RetryValue. Without failures an empty budget is full after 10 min.
 	RetryBudget int
 }
 
-// New returns the gate that cfg describes. It returns an error if Concurrency,
-// MaxWaiting or Weight is negative, the rate is invalid (see [limits.Rate.Check]) and not zero,
-// Burst intervals exceed 146 years, ConcurrencyUnit or RateUnit is unknown, the Unit
-// of a limit is not a word in lower case or the limit has no Limiter, or the parent has
-// a Semaphore.
+// New returns the gate that cfg describes. It returns an error if Concurrency, MaxWaiting or Weight
+// is negative, the rate is invalid (see [limits.Rate.Check]) and not zero, Burst intervals exceed
+// 146 years, ConcurrencyUnit or RateUnit is unknown, the Unit of a limit is not a word in lower
+// case or the limit has no Limiter, or the parent has a Semaphore.
 func New(cfg Config) (*Gate, error) {
 	g, err := newGate(cfg)
 	if err != nil {

@@ -131,9 +131,8 @@ func (w WaitHistogram) Count() uint64 {
 	return n
 }
 
-// Quantile returns a time that at least the share q of the calls, 0 ≤ q ≤ 1, did not
-// exceed: the upper bound of a bucket, and so, from 1 µs on, at most twice the exact
-// time.
+// Quantile returns a time that at least the share q of the calls, 0 ≤ q ≤ 1, did not exceed: the
+// upper bound of a bucket, and so, from 1 µs on, at most twice the exact time.
 func (w WaitHistogram) Quantile(q float64) time.Duration {
 	rank := q * float64(w.Count())
 	var n uint64

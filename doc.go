@@ -1,5 +1,5 @@
-// Package sluice decides when an outbound call may start. Worker pools, crawlers and
-// batch jobs use it to call rate-limited APIs as fast as those allow, and no faster.
+// Package sluice decides when an outbound call may start. Worker pools, crawlers and batch jobs use
+// it to call rate-limited APIs as fast as those allow, and no faster.
 //
 // Make one [Gate] for each API and account, and share it:
 //
@@ -13,9 +13,9 @@
 //		return fetchUser(ctx, id)
 //	})
 //
-// A function whose call the server throttles returns [ThrottledFor]: that pauses the gate for
-// all its callers. If the limit is not documented, or changes, leave out the rate: the gate then
-// finds it, see [Adaptive]. [Gate.Do] makes a call without retries, and [Gate.Wait] only waits.
+// A function whose call the server throttles returns [ThrottledFor]: that pauses the gate for all
+// its callers. If the limit is not documented, or changes, leave out the rate: the gate then finds
+// it, see [Adaptive]. [Gate.Do] makes a call without retries, and [Gate.Wait] only waits.
 //
 // Which package for which need:
 //
@@ -30,13 +30,14 @@
 //	these limits on many machines, through a Redis        sluiceredis
 //	metrics, logs, a page; to test a client               observe; sluicetest
 //
-// Blocking methods take a context first and wait in the order of their callers; no call
-// overtakes, not even TryAcquire. A canceled wait takes nothing. A wait that cannot end before
-// the deadline fails immediately, with a [*limits.WaitError] that has the required wait. Package
-// limits has the errors of limits and gates; this one has those of retries. A negative n panics; an
-// impossible value in a Config or a Set method is an error and changes nothing. Everything
-// works in a testing/synctest bubble, with exact times, so there is no clock to inject.
+// Blocking methods take a context first and wait in the order of their callers; no call overtakes,
+// not even TryAcquire. A canceled wait takes nothing. A wait that cannot end before the deadline
+// fails immediately, with a [*limits.WaitError] that has the required wait. Package limits has the
+// errors of limits and gates; this one has those of retries. A negative n panics; an impossible
+// value in a Config or a Set method is an error and changes nothing. Everything works in a
+// testing/synctest bubble, with exact times, so there is no clock to inject.
 //
 // docs/429.md starts from the line in your log, docs/recipes.md from your client, docs/concepts.md
-// with the words and pictures. docs/guarantees.md has the guarantees, docs/defaults.md the defaults.
+// with the words and pictures. docs/guarantees.md has the guarantees, docs/defaults.md the
+// defaults.
 package sluice

@@ -26,8 +26,7 @@ var (
 	// RetryPolicy.MaxServerWait allows makes it late, the message names both settings.
 	ErrElapsed = errors.New("no time left for another attempt")
 
-	// ErrServerWait: the server asked for a longer wait than
-	// RetryPolicy.MaxServerWait.
+	// ErrServerWait: the server requested a longer wait than RetryPolicy.MaxServerWait.
 	ErrServerWait = errors.New("the server asks for too long a wait")
 
 	// ErrBudget: too many calls of the gate fail, so its retry budget is empty.
@@ -82,8 +81,7 @@ func (s *RetryError) Error() string {
 	return b.String()
 }
 
-// Timeout reports whether the last attempt timed out or the next one would have come
-// too late.
+// Timeout reports whether the last attempt timed out or the next one would have come too late.
 func (s *RetryError) Timeout() bool { return isTimeout(s.Why) || s.Last != nil && isTimeout(s.Last) }
 
 // Unwrap returns Why and Last.
@@ -125,10 +123,9 @@ func (e *elapsedError) Error() string {
 
 func (e *elapsedError) Unwrap() error { return ErrElapsed }
 
-// ThrottledFor marks err as a throttle, the response of a server that requests a wait of d
-// before the next call, such as the status 429 with a Retry-After. The error keeps its message.
-// The wait is at least 1 ms. d ≤ 0 means that the server set no time. ThrottledFor(nil, d) is
-// nil.
+// ThrottledFor marks err as a throttle, the response of a server that requests a wait of d before
+// the next call, such as the status 429 with a Retry-After. The error keeps its message. The wait
+// is at least 1 ms. d ≤ 0 means that the server set no time. ThrottledFor(nil, d) is nil.
 func ThrottledFor(err error, d time.Duration) error {
 	if err == nil {
 		return nil
@@ -203,12 +200,12 @@ type throttledError struct {
 
 func (e *throttledError) Unwrap() error { return e.error }
 
-// RetryAt marks err as a failure after which this call must not be tried again before t, such
-// as the status 502 with a Retry-After. Unlike [ThrottledUntil] it does not pause the gate. It
-// is an ordinary failure, which uses up an attempt and is paid from the retry budget. The next
-// attempt comes at t or after the backoff, whichever is later; no permit is held until then.
-// RetryPolicy.MaxServerWait, RetryPolicy.MaxElapsed and the deadline of the context limit the
-// wait. A t that has passed changes nothing. If err is also marked with [ThrottledFor] or
+// RetryAt marks err as a failure after which this call must not be tried again before t, such as
+// the status 502 with a Retry-After. Unlike [ThrottledUntil] it does not pause the gate. It is an
+// ordinary failure, which uses up an attempt and is paid from the retry budget. The next attempt
+// comes at t or after the backoff, whichever is later; no permit is held until then.
+// RetryPolicy.MaxServerWait, RetryPolicy.MaxElapsed and the deadline of the context limit the wait.
+// A t that has passed changes nothing. If err is also marked with [ThrottledFor] or
 // [ThrottledUntil] and a future time, only that time counts. RetryAt(nil, t) is nil.
 func RetryAt(err error, t time.Time) error {
 	if err == nil {
@@ -298,9 +295,9 @@ func (e *throttledError) wait() time.Duration {
 	return time.Until(e.at)
 }
 
-// ErrTurnedAway is the error of [RetryLoop.Next] after [Gate.TurnAway]. The call has taken
-// nothing. It continues with [RetryLoop.Move], to another gate or the same, and Next, and keeps
-// its place among the calls that were turned away.
+// ErrTurnedAway is the error of [RetryLoop.Next] after [Gate.TurnAway]. The call has taken nothing.
+// It continues with [RetryLoop.Move], to another gate or the same, and Next, and keeps its place
+// among the calls that were turned away.
 var ErrTurnedAway = errors.New("sluice: turned away, to go on through another gate")
 
 // A pausedError ends the wait of a call in a gate that is paused for longer than

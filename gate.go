@@ -15,28 +15,18 @@ import (
 )
 
 // A Gate decides when a call may start: when there is room in flight, its turn at the rate has
-// come, every further limit has enough left, and the gate is not paused. It takes all of that
-// at the same time, or nothing: a call that waits, is rejected or is canceled takes nothing
-// from any limit.
-//
-//	gate, err := sluice.New(sluice.Config{
-//		Name:        "github",
-//		Concurrency: 8,
-//		Rate:        sluice.Rate{Count: 5000, Per: time.Hour},
-//	})
-//	…
-//	err = gate.Do(ctx, func(ctx context.Context) error {
-//		return fetch(ctx, url)
-//	})
+// come, every further limit has enough left, and the gate is not paused. It takes all of that at
+// the same time, or nothing: a call that waits, is rejected or is canceled takes nothing from any
+// limit.
 //
 // Most programs need only [Gate.Do], or [RetryValue] to retry failures.
 //
 // Calls start in the order in which they came, whatever their cost. Changes of the rate and the
 // concurrency, and pauses, reach waiting callers immediately.
 //
-// A Gate is safe for use by multiple goroutines, must be made by [New] and must not
-// be copied. Without [Adaptive].Peers it starts no goroutine and need not be closed. A
-// Gate made in a testing/synctest bubble belongs to that bubble.
+// A Gate is safe for use by multiple goroutines, must be made by [New] and must not be copied.
+// Without [Adaptive].Peers it starts no goroutine and need not be closed. A Gate made in a
+// testing/synctest bubble belongs to that bubble.
 type Gate struct {
 	queue queue.Queue
 
@@ -116,9 +106,9 @@ func (g *Gate) Acquire(ctx context.Context, n ...int64) (*Permit, error) {
 	return g.acquire(ctx, queue.Request{N: oneUnless(n), Max: queue.Forever})
 }
 
-// AcquireWithin is Acquire, but waits no longer than longest. If it is known that the call
-// cannot start by then, it returns a [*limits.WaitError] with the least wait immediately;
-// otherwise, after longest, [limits.ErrTimeout]. longest ≤ 0 does not block.
+// AcquireWithin is Acquire, but waits no longer than longest. If it is known that the call cannot
+// start by then, it returns a [*limits.WaitError] with the least wait immediately; otherwise, after
+// longest, [limits.ErrTimeout]. longest ≤ 0 does not block.
 func (g *Gate) AcquireWithin(ctx context.Context, n int64, longest time.Duration) (*Permit, error) {
 	return g.acquire(ctx, queue.Request{N: n, Max: longest})
 }
@@ -171,8 +161,8 @@ func (g *Gate) try(n int64) (left queue.Grant, later *events, ok bool) {
 }
 
 // Wait blocks until a call of cost 1 may start, and treats it as ended immediately. It is for
-// callers that need only the pace: Concurrency does not bound calls that are made after Wait
-// has returned. Its errors are those of Acquire.
+// callers that need only the pace: Concurrency does not limit their calls. Its errors are those of
+// Acquire.
 func (g *Gate) Wait(ctx context.Context) error {
 	if g.plain && ctx.Err() == nil {
 		if now, v := g.admitUnlocked(); v == schedule.Leave {
@@ -194,14 +184,13 @@ func (g *Gate) Wait(ctx context.Context) error {
 	return nil
 }
 
-// Do calls f when a call of cost 1 may start, and releases the permit when f returns. It
-// returns the error of Acquire or of f, and does not retry.
+// Do calls f when a call of cost 1 may start, and releases the permit when f returns. It returns
+// the error of Acquire or of f, and does not retry.
 //
-// If f returns nil, the call counts as a success for the retry budget; if the error is marked
-// with [Permanent], as a definite answer: see [RetryValue]. If it is marked with [ThrottledFor]
-// or [ThrottledUntil], the gate is paused before any other call starts. If f panics, Do
-// releases the permit and the panic propagates; the call counts neither as a success nor as a
-// failure.
+// If f returns nil, the call counts as a success for the retry budget; if the error is marked with
+// [Permanent], as a definite answer: see [RetryValue]. If it is marked with [ThrottledFor] or
+// [ThrottledUntil], the gate is paused before any other call starts. If f panics, Do releases the
+// permit and the panic propagates; the call counts neither as a success nor as a failure.
 func (g *Gate) Do(ctx context.Context, f func(ctx context.Context) error) error {
 	if g.plain && ctx.Err() == nil {
 		if now, v := g.admitUnlocked(); v == schedule.Leave {
@@ -260,15 +249,15 @@ func (g *Gate) vacate() {
 	}
 }
 
-// SetRate changes the rate and its burst, also for waiting callers; the zero Rate means
-// no limit. It also applies to the debt: after a call of cost n the next one starts n new
-// intervals later (one unless the rate counts cost), or now if that has passed. The saved
-// burst stays that many calls, at most the new burst; a larger burst fills from now on.
-// If New would return an error for rate, SetRate does, and changes nothing.
+// SetRate changes the rate and its burst, also for waiting callers; the zero Rate means no limit.
+// If New would return an error for rate, SetRate does, and changes nothing. It also applies to the
+// debt: after a call of cost n the next one starts n new intervals later (one unless the rate
+// counts cost), or now if that has passed. The saved burst stays that many calls, at most the new
+// burst; a larger burst fills from now on.
 //
-// Waiting callers that now cannot start before their deadline fail with a [*limits.WaitError].
-// The duration of SetRate, PauseUntil and [Permit.Settle] depends only on the number of callers
-// that fail, not on how many wait.
+// Waiting callers that now cannot start before their deadline fail with a [*limits.WaitError]. The
+// duration of SetRate, PauseUntil and [Permit.Settle] depends only on the number of callers that
+// fail, not on how many wait.
 func (g *Gate) SetRate(rate Rate) error {
 	var err error
 	g.queue.Change(func(now time.Duration) {
@@ -299,12 +288,12 @@ func (g *Gate) SetConcurrency(limit int64) error {
 	return nil
 }
 
-// PauseUntil lets no call start before t, waiting callers included. Then calls start in order,
-// one interval apart, the first at t. Without a rate, one call starts at t; then each response
-// lets two more start, so the number doubles with each round trip (slow start). Callers that
-// now cannot start before their deadline fail with a [*limits.WaitError]. A pause never becomes
-// shorter: a t before the current end changes nothing. why is shown in Stats. t is converted to
-// monotonic time: setting the clock later does not move the end.
+// PauseUntil lets no call start before t, including those that wait. Then calls start in order, one
+// interval apart, the first at t. Without a rate, one call starts at t; then each response lets two
+// more start, so the number doubles with each round trip (slow start). Callers that now cannot
+// start before their deadline fail with a [*limits.WaitError]. A t before the end of the current
+// pause changes nothing. why is shown in Stats. t is converted to monotonic time: setting the clock
+// later does not move the end.
 func (g *Gate) PauseUntil(t time.Time, why string) { g.pauseUntil(t, why, queue.Forever) }
 
 // pauseUntil is PauseUntil because of a call that left at since, Forever if there is none.

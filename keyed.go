@@ -34,10 +34,10 @@ type KeyedConfig struct {
 	// evicted as above: it is called with a gate that is not in use, and drops it by returning
 	// true. Paused gates come first, then those that were unused for longest. The pause and the
 	// retry budget are lost, so the next call for the key may start too early and be throttled.
-	// owes reports that the gate is not paused and that dropping it might let more calls start
-	// than you configured, because it has debt or a limit whose state would be lost. A gate
-	// that is kept may be offered again immediately. Forget is not called. Evict is called with
-	// the Keyed locked and must not use it.
+	// owes reports that the gate is not paused and that dropping it might let more calls start than
+	// you configured, because it has debt or a limit whose state would be lost. A gate that is kept
+	// may be offered again immediately. Forget is not called. Evict is called with the Keyed locked
+	// and must not use it.
 	Evict func(gate *Gate, owes bool) bool
 
 	// EvictAt is the number of gates from which a further key makes room: by evicting gates
@@ -103,17 +103,13 @@ type making struct {
 // that wait for it call newGate themselves.
 var errAbandoned = errors.New("sluice: newGate did not return")
 
-// NewKeyed returns a Keyed whose gates newGate makes. It returns an error if MaxKeys
-// is negative or more than 2²⁹, or EvictAt is negative. It panics if newGate is nil, or
-// with more than one KeyedConfig; without one it is the zero KeyedConfig.
+// NewKeyed returns a Keyed whose gates newGate makes. It returns an error if MaxKeys is negative or
+// more than 2²⁹, or EvictAt is negative. It panics if newGate is nil, or with more than one
+// KeyedConfig.
 //
-// newGate is called once for a key, and may be called for different keys at the same time. It
-// may use the gate of another key as the parent, but never its own key, directly or through
-// other keys: that would wait forever.
-//
-//	hosts, err := sluice.NewKeyed(func(host string) (*sluice.Gate, error) {
-//		return sluice.New(sluice.Config{Name: host, Rate: sluice.Rate{Count: 1, Per: time.Second}, Parent: all})
-//	})
+// newGate is called once for a key, and may be called for different keys at the same time. It may
+// use the gate of another key as the parent, but never its own key, directly or through other keys:
+// that would wait forever.
 func NewKeyed[K comparable](newGate func(key K) (*Gate, error), options ...KeyedConfig) (*Keyed[K], error) {
 	cfg := defaults.Option("sluice.NewKeyed", options)
 	if newGate == nil {
@@ -147,17 +143,17 @@ func NewKeyed[K comparable](newGate func(key K) (*Gate, error), options ...Keyed
 	return k, nil
 }
 
-// Use calls f with the gate of key and returns its error. If there is no gate, it
-// makes one. It returns the error of newGate, or [limits.ErrTooManyKeys].
-//
-// The gate is not evicted before f returns. Make no further calls through it afterwards,
-// because there may be another gate for the key. A permit may be held for longer: a gate with a
-// call in flight is not evicted, and neither is the Parent of a gate that was made before f
-// returned or by the newGate that called Use.
+// Use calls f with the gate of key and returns its error. If there is no gate, it makes one. It
+// returns the error of newGate, or [limits.ErrTooManyKeys].
 //
 //	err := hosts.Use(host, func(gate *sluice.Gate) error {
 //		return sluice.Retry(ctx, gate, fetch)
 //	})
+//
+// The gate is not evicted before f returns. Make no further calls through it afterwards, because
+// there may be another gate for the key. A permit may be held for longer: a gate with a call in
+// flight is not evicted, and neither is the Parent of a gate that was made before f returned or by
+// the newGate that called Use.
 func (k *Keyed[K]) Use(key K, f func(gate *Gate) error) error {
 	e, err := k.pin(key)
 	if err != nil {

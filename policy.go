@@ -9,12 +9,12 @@ import (
 	"github.com/sluice-go/sluice/limits"
 )
 
-// A RetryPolicy says when [RetryValue] tries again. One value may serve any number of calls at
-// the same time. The zero RetryPolicy is a good one.
+// A RetryPolicy says when [RetryValue] tries again. It may serve any number of calls at the same
+// time. The zero RetryPolicy is a good one.
 type RetryPolicy struct {
-	// Attempts is the most attempts, the first included. Attempts that the server
-	// throttled do not count, unless it throttles this call and not the others: see
-	// RetryValue. 0 means 4, negative no limit.
+	// Attempts is the most attempts, including the first. Attempts that the server throttled do not
+	// count, unless it throttles this call and not the others: see RetryValue. 0 means 4, negative
+	// no limit.
 	Attempts int
 
 	// Backoff computes the wait before a retry; nil means FullJitter from 500 ms to 30 s.
@@ -22,15 +22,14 @@ type RetryPolicy struct {
 	// nil means FullJitter from 1 s to 30 s. The wait is at least 1 ms.
 	Backoff, ThrottleBackoff Backoff
 
-	// MaxElapsed limits the retries. No retry begins more than MaxElapsed after the first
-	// attempt began; the call gives up without waiting for it. The wait for the gate before the
-	// first attempt does not count. 0 means 15 min, negative no
-	// bound.
+	// MaxElapsed limits the retries. No retry begins more than MaxElapsed after the first attempt
+	// began; the call gives up without waiting for it. The wait for the gate before the first
+	// attempt does not count. 0 means 15 min, negative no bound.
 	//
-	// If MaxElapsed is 0 and MaxServerWait is more than 5 min, a single wait of more than 5
-	// min, for the gate or because a server requests it, does not count, and MaxElapsed does
-	// not limit the wait for the gate. So MaxServerWait alone is enough for a server that
-	// requests an hour. A MaxElapsed that is set counts all waits.
+	// If MaxElapsed is 0 and MaxServerWait is more than 5 min, a single wait of more than 5 min,
+	// for the gate or because a server requests it, does not count, and MaxElapsed does not limit
+	// the wait for the gate. So MaxServerWait alone is enough for a server that requests an hour. A
+	// MaxElapsed that is set counts all waits.
 	MaxElapsed time.Duration
 
 	// MaxServerWait is the longest wait that a server may request. If it requests more, calls
@@ -39,9 +38,8 @@ type RetryPolicy struct {
 	// throttled all calls for longer than this. 0 means 5 min, negative no bound.
 	MaxServerWait time.Duration
 
-	// AttemptTimeout limits each attempt: its context ends then, and it may be
-	// retried. 0 or less means no limit (in package sluicehttp 0 means 10 min until the
-	// header of the response).
+	// AttemptTimeout limits each attempt: its context ends then, and it may be retried. 0 or less
+	// means no limit (in package sluicehttp 0 means 10 min until the header of the response).
 	AttemptTimeout time.Duration
 
 	// Retryable, if set, reports whether an error is worth another attempt. It is not called
@@ -93,10 +91,9 @@ func orDefault[T int | time.Duration](x, zero, negative T) T {
 // jitter. A Backoff must be a pure function, for concurrent use.
 type Backoff func(retry int, prev time.Duration, u float64) time.Duration
 
-// FullJitter returns a Backoff that is uniform in [0, x), where x is base, 2·base,
-// 4·base, … up to longest. Callers that failed together spread out and need the fewest
-// further calls. It panics unless 0 < base ≤ longest. (M. Brooker: Exponential Backoff
-// and Jitter, AWS Architecture Blog, 2015.)
+// FullJitter returns a Backoff that is uniform in [0, x), where x is base, 2·base, 4·base, … up to
+// longest. It panics unless 0 < base ≤ longest. (M. Brooker: Exponential Backoff and Jitter, AWS
+// Architecture Blog, 2015.)
 func FullJitter(base, longest time.Duration) Backoff {
 	if base <= 0 || base > longest {
 		panic(fmt.Sprintf("sluice: backoff from %v to %v: want 0 < base ≤ longest", base, longest))

@@ -41,9 +41,9 @@ type Stats struct {
 	PausedUntil time.Time
 	PausedWhy   string
 
-	// Spacing is the least time between calls that a gate keeps after its retry budget was
-	// empty, whatever its rate and burst, see RetryValue; 0 normally. RetryTokens is the
-	// content of the budget.
+	// Spacing is the least time between calls that a gate keeps after its retry budget was empty,
+	// whatever its rate and burst, see RetryValue; 0 normally. RetryTokens is the content of the
+	// budget.
 	Spacing     time.Duration
 	RetryTokens int
 
@@ -57,10 +57,10 @@ type Stats struct {
 	Unreturned uint64        // units that could not be returned, so limits allow less
 	Waits      WaitHistogram // how long admitted calls waited
 
-	// LastError is the error of the last call that was rejected because it would have waited
-	// too long or cost too much, or because a limit could not decide, such as one in a Redis
-	// that is unavailable. It names the limit and not the gate, and has at most 300 bytes, and
-	// of a URL only host and path. Other rejections do not change it.
+	// LastError is the error of the last call that was rejected because it would have waited too
+	// long or cost too much, or because a limit could not decide, such as one in a Redis that is
+	// unavailable. It names the limit and not the gate, and has at most 300 bytes, and of a URL
+	// only host and path. Other rejections do not change it.
 	LastError   string
 	LastErrorAt time.Time
 

@@ -12,13 +12,14 @@ import (
 	"github.com/sluice-go/sluice/limits"
 )
 
-// Why gives the number of calls that wait, the cause and the time until then, without a period, such as
+// Why gives the number of calls that wait, the cause and the time until then, without a period,
+// such as
 //
 //	30 calls wait for the rate of 2/m, until 19:26:00 (15 min)
 //
-// It is "" if no call waits. For the rate and a pause the time is that of the last call, as far
-// as it is known; for other causes that of the first one, "at least". Errors and package
-// observe use the same words. Of a URL in the reason of a pause it shows only host and path.
+// It is "" if no call waits. For the rate and a pause the time is that of the last call, as far as
+// it is known; for other causes that of the first one, "at least". Of a URL in the reason of a
+// pause it shows only host and path.
 func (s Stats) Why() string {
 	n := s.Pacing + s.Waiting
 	if n == 0 {

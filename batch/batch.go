@@ -126,13 +126,6 @@ type Result[In, Out any] struct {
 // empty result with the reason: [ErrHalted], [ErrStopped], or the error of ctx, the gate or the
 // log. If cfg is invalid, it yields only that error.
 //
-//	for r, err := range batch.Map(ctx, gate, slices.Values(urls), fetch) {
-//		if err != nil {
-//			return err
-//		}
-//		…
-//	}
-//
 // An item is recorded in the log when the body of the loop has ended normally. If the body breaks,
 // returns or panics, the item is unfinished in the log. So the body may see a result twice, but
 // never misses one. Leaving the loop cancels the calls in flight and waits for them. The input runs

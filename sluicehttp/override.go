@@ -37,9 +37,6 @@ type overridesKey struct{}
 
 // WithOverrides returns a copy of ctx whose requests have the overrides o. A zero field of o keeps
 // the value that ctx has. A field cannot be set back to zero.
-//
-//	ctx = sluicehttp.WithOverrides(ctx, sluicehttp.Overrides{Key: "search", Idempotent: true})
-//	req, err := http.NewRequestWithContext(ctx, http.MethodPost, url, body)
 func WithOverrides(ctx context.Context, o Overrides) context.Context {
 	merged := *overridesOf(ctx)
 	merged.Key = cmp.Or(o.Key, merged.Key)

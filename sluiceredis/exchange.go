@@ -17,13 +17,9 @@ var _ peers.Store = (*Store)(nil)
 // mostNews is the maximum number of numbers in an update.
 const mostNews = 64
 
-// Exchange makes s a [peers.Store]: gates of several processes that call one server share the
-// learned limit, and each takes its share of it.
-//
-//	gate, err := sluice.New(sluice.Config{
-//		Name:     "api", // gates of one name, prefix and Redis are a group
-//		Adaptive: sluice.Adaptive{Peers: store},
-//	})
+// Exchange makes s a [peers.Store], for sluice.Adaptive.Peers: gates of several processes that call
+// one server share the learned limit, and each takes its share of it. Gates of one name, prefix and
+// Redis are a group.
 //
 // The gate calls Exchange itself, at most four times a second for each unit, while it is in use:
 // one script that reads and writes one key, whose cost grows with the number of processes. A gate
