@@ -256,9 +256,8 @@ func (b *Bucket) SetRate(rate limits.Rate) error {
 	return nil
 }
 
-// Admit is Take for a gate or a queue: it returns 0 if n were taken, and otherwise the time until
-// they will fit. It returns ctx.Err() if ctx is done and [limits.ErrTooLarge] if n is more than the
-// capacity. It panics if n < 0.
+// Admit implements [limits.Limiter] with Take: the time that it returns is the time until n will
+// fit. It returns ctx.Err() if ctx is done. It panics if n < 0.
 func (b *Bucket) Admit(ctx context.Context, n int64) (wait time.Duration, err error) {
 	mustNotBeNegative(n)
 	if err := ctx.Err(); err != nil {
@@ -268,10 +267,10 @@ func (b *Bucket) Admit(ctx context.Context, n int64) (wait time.Duration, err er
 	return res.Wait()
 }
 
-// Adjust corrects the number of taken units by delta. A negative delta returns units: the bucket is
-// then as if they had never been taken, but never emptier than empty, so -math.MaxInt64 empties it.
-// A positive delta takes units, beyond the capacity if need be; nothing fits then before the bucket
-// has drained far enough. Adjust never fails, even if ctx is done, and ignores age.
+// Adjust implements [limits.Limiter]. A negative delta returns units: the bucket is then as if they
+// had never been taken, but never emptier than empty, so -math.MaxInt64 empties it. A positive
+// delta takes units, beyond the capacity if need be; nothing fits then before the bucket has
+// drained far enough. Adjust never fails, even if ctx is done, and ignores age.
 func (b *Bucket) Adjust(ctx context.Context, delta int64, age time.Duration) error {
 	b.adjust(delta)
 	if bell.Loud(ctx, delta) {
@@ -306,9 +305,8 @@ func (b *Bucket) Forecast() limits.Forecast {
 	return forecast.NewBucket(s.rule.Capacity(), s.rule.Interval(), max(0, tat-now))
 }
 
-// OnChange calls f after each change that may allow a call earlier than the bucket said, until stop
-// is called: after SetRate, and after an Adjust that returns units. f must not block, nor use the
-// bucket. It makes a Bucket a limits.Notifier: waiting gates and queues then try again immediately.
+// OnChange implements [limits.Notifier]. It calls f after SetRate, and after an Adjust that returns
+// units. f must not block, nor use the bucket.
 func (b *Bucket) OnChange(f func()) (stop func()) { return b.bell.Wait(f) }
 
 func mustNotBeNegative(n int64) {

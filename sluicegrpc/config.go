@@ -14,7 +14,7 @@ import (
 )
 
 // Config configures an [Interceptor]. The zero Config retries and honors servers, without a rate or
-// limit of its own.
+// limit of its own. Several goroutines may call its functions concurrently.
 type Config struct {
 	// Gate configures the gate of each key; its Name is the key. Each key has its own
 	// Concurrency and Rate. All keys share its Parent, Semaphore and Limits.
@@ -26,25 +26,24 @@ type Config struct {
 
 	// Key returns the name of the gate for a call; a call with the name "" passes without a gate.
 	// nil means one gate for each target. target is in canonical form, such as
-	// "dns:///api.example.com:443"; method is such as "/package.Service/Method". Key may be called
-	// by several goroutines concurrently.
+	// "dns:///api.example.com:443"; method is such as "/package.Service/Method".
 	Key func(ctx context.Context, target, method string) string
 
 	// Claimant, if set, returns on whose behalf a call is made, such as a tenant, or a user as
 	// opposed to a batch. The claimants of a key take turns by their weights, see
 	// sluice.Config.Weight, under the same limits. nil means first come, first served. The gates
-	// must have no Semaphore. It may be called by several goroutines concurrently.
+	// must have no Semaphore.
 	Claimant func(ctx context.Context, target, method string) sluice.Claimant
 
 	// Retry is the policy for retries. Its AttemptTimeout limits the attempts of unary calls and,
 	// if the client of a stream sends a single message, the time until it has received the first
-	// message or header of the response. Its Retryable is called with the error of an attempt that
-	// would be retried otherwise, but not for throttles.
+	// message or, by Header, the header of the response; other streams have no timeout. Its
+	// Retryable is called with the error of an attempt that would be retried otherwise, but not for
+	// throttles.
 	Retry sluice.RetryPolicy
 
 	// Idempotent, if set, reports whether calls of a method may be sent twice, in addition to
-	// methods whose descriptor has an idempotency_level. It may be called by several goroutines
-	// concurrently.
+	// methods whose descriptor has an idempotency_level.
 	Idempotent func(method string) bool
 
 	// Cost, if set, returns the amounts that a call will take of limits that count more than calls,
@@ -54,15 +53,14 @@ type Config struct {
 	//
 	// request is the message that the client sends; a stream with a single message is opened when
 	// that is sent. It is nil for streams with several. Cost is called once for each call, before
-	// the queue; a negative amount fails the call. It must not change or keep request, and may be
-	// called by several goroutines concurrently.
+	// the queue; a negative amount fails the call. It must not change or keep request.
 	Cost func(method string, request any) sluice.Costs
 
 	// Usage, if set, reads the actual amounts of the call from each message of a response, and
 	// writes those that it finds into used; later ones replace earlier ones. They settle the call
 	// when it ends, even if it was cut short: its estimates of these units are corrected, and other
 	// units stay as estimated. Negative amounts and those above 10⁹ are ignored. It must not change
-	// or keep message, and may be called for several calls concurrently.
+	// or keep message.
 	Usage func(method string, message any, used sluice.Costs)
 
 	// AlsoRetry are further codes with which idempotent calls are retried, such as

@@ -26,15 +26,13 @@
 //
 // A deadline covers the queue, pauses and all attempts. A call that cannot start before its
 // deadline fails immediately. RetryPolicy.AttemptTimeout limits each attempt of a unary call; the
-// server sees the deadline of the attempt. If the client of a stream sends a single message, it
-// limits the time to the first message or, by Header, to the header. Other streams have none.
+// server sees the deadline of the attempt. For streams see Config.Retry.
 //
 // # Costs
 //
-// Config.Cost returns the amounts that a call takes of limits that count more than calls, such as
-// LLM tokens, of Config.Gate.Limits with that Unit. When it ends, Config.Usage corrects the
-// estimate by the response. An attempt that the server throttled, or that was not sent, used
-// nothing. For a single call, sluice.WithCosts does the same as Config.Cost.
+// Config.Cost is for limits that count more than calls, such as LLM tokens. An attempt that the
+// server throttled, or that was not sent, used nothing. For a single call, sluice.WithCosts does
+// the same as Config.Cost.
 //
 //	Cost: func(method string, request any) sluice.Costs {
 //		r, ok := request.(*pb.GenerateRequest)

@@ -13,8 +13,11 @@ import (
 	"github.com/sluice-go/sluice/sluicehttp/ratelimit"
 )
 
-// Config configures a [Transport]. The zero Config retries and respects servers, without a rate
-// or limit of its own.
+// Config configures a [Transport]. The zero Config retries and respects servers, without a rate or
+// limit of its own.
+//
+// Several goroutines may call its functions concurrently. A function must not change the request,
+// read its body, or keep the body that it gets.
 type Config struct {
 	// Rate is how often requests of each key may start, and Concurrency how many may be in
 	// flight. They are short for the fields of Gate; set each in one place. The zero Rate means
@@ -45,15 +48,13 @@ type Config struct {
 	Keys sluice.KeyedConfig
 
 	// Key returns the name of the gate for a request. nil means one for each scheme, host and port.
-	// It must not change the request, and may be called by several goroutines concurrently.
 	Key func(req *http.Request) string
 
 	// Claimant, if set, returns on whose behalf a request is made, such as a tenant, or a user as
 	// opposed to a batch. The claimants of a key take turns by their weights, see
 	// sluice.Config.Weight, under the same limits. nil means first come, first served. Gate must
-	// have no Semaphore. It is called before each attempt, must not change the request, and may be
-	// called by several goroutines concurrently. Do not use a header of callers that you do not
-	// trust.
+	// have no Semaphore. It is called before each attempt. Do not use a header of callers that you
+	// do not trust.
 	Claimant func(req *http.Request) sluice.Claimant
 
 	// Retry is the policy for retries. Its AttemptTimeout applies until the header of the response
@@ -75,8 +76,9 @@ type Config struct {
 	AlsoRetry []int
 
 	// Idempotent, if set, reports whether a request may be sent twice although its method is not
-	// idempotent, such as a POST whose body is a query. It is called by the rules of Cost, with the
-	// same body, for each such request without an Idempotency-Key or Overrides.Idempotent.
+	// idempotent, such as a POST whose body is a query. It gets the body as Cost does. It is called
+	// once for each such request without an Idempotency-Key or Overrides.Idempotent, before the
+	// queue.
 	Idempotent func(req *http.Request, body []byte) bool
 
 	// Cost, if set, returns the estimated amounts of a request in limits that count more than
@@ -86,8 +88,7 @@ type Config struct {
 	//
 	// It gets up to 1 MiB of the body if that can be read again: by GetBody, or because its length
 	// is known and at most 64 KiB. Otherwise body is nil. It is called once for each request,
-	// before the queue; a negative amount fails the request. It must not change the request, read
-	// its body or keep body, and may be called by several goroutines concurrently.
+	// before the queue; a negative amount fails the request.
 	Cost func(req *http.Request, body []byte) sluice.Costs
 
 	// Usage, if set, reads the actual amounts of the request from a response, which correct its
@@ -101,9 +102,9 @@ type Config struct {
 	// is held until the body is read or closed.
 	ReleaseAtHeaders bool
 
-	// OnAttempt, if set, is called after each attempt with the key of its gate, when the header
-	// of the response has arrived or there is none. It runs in the goroutine of the request,
-	// must be safe for use by multiple goroutines, and should return soon.
+	// OnAttempt, if set, is called after each attempt with the key of its gate, when the header of
+	// the response has arrived or there is none. It runs in the goroutine of the request, and
+	// should return soon.
 	OnAttempt func(key string, a Attempt)
 
 	// LeakThreshold is how long a permit must be held to count in Stats.HeldLong. 0 means

@@ -11,9 +11,9 @@ import (
 	"github.com/sluice-go/sluice/sluicehttp/ratelimit"
 )
 
-// GitHub is an [Inspector] for the secondary limits of GitHub. They have the status 403 or 429,
-// and only the body distinguishes them from a forbidden call. If GitHub does not say when to
-// retry, the wait is a minute, doubled each time, as GitHub documents.
+// GitHub is an [Inspector] for the secondary limits of GitHub. They have the status 403 or 429, and
+// only the body distinguishes them from a forbidden call. If GitHub does not say when to retry, the
+// wait is a minute, doubled each time, as GitHub documents.
 //
 // Every Transport uses GitHub for responses with an X-GitHub-Request-Id.
 func GitHub(resp *http.Response, peek func() []byte, said *ratelimit.Info) {
@@ -64,10 +64,9 @@ func GraphQL(resp *http.Response, peek func() []byte, said *ratelimit.Info) {
 }
 
 // Google is an [Inspector] for the APIs of Google, whose errors say in the body that there were too
-// many calls, with any status from 400, such as 403 of Drive: {"error": {"errors": [{"reason":
-// "userRateLimitExceeded"}]}}, or the status RESOURCE_EXHAUSTED. With 429 and 503 it reads how long
-// to wait: {"error": {"details": [{"retryDelay": "2.463586755s"}]}}. It prevents retries when the
-// quota of a day is used up.
+// many calls, with any status from 400, such as 403 of Drive: a reason such as
+// userRateLimitExceeded, or the status RESOURCE_EXHAUSTED. With 429 and 503 it reads the
+// retryDelay. It prevents retries when the quota of a day is used up.
 //
 // Every Transport uses Google for errors of JSON.
 func Google(resp *http.Response, peek func() []byte, said *ratelimit.Info) {

@@ -93,18 +93,16 @@ func (c *Fixed) SetQuota(quota Quota) error {
 	return nil
 }
 
-// Admit is Take for a gate or a queue: it returns 0 if n were taken, and otherwise the time until
-// they will fit, if the clock is not set. It returns ctx.Err() if ctx is done and
-// [limits.ErrTooLarge] if n is more than the limit. It panics if n < 0.
+// Admit implements [limits.Limiter] with Take: the time that it returns is the time until n will
+// fit, if the clock is not set. It returns ctx.Err() if ctx is done. It panics if n < 0.
 func (c *Fixed) Admit(ctx context.Context, n int64) (wait time.Duration, err error) {
 	return admit(ctx, n, c.Take)
 }
 
-// Adjust corrects the units taken by an earlier call by delta; age is the time since that call was
-// allowed. A negative delta returns units, if the window in which the call was allowed has not
-// ended. A positive one takes in the current window, beyond the limit if need be; units beyond the
-// limit end with the window. A negative age is treated as 0. Adjust never fails, even if ctx is
-// done.
+// Adjust implements [limits.Limiter]. A negative delta returns units, if the window in which the
+// call was allowed has not ended. A positive one takes in the current window, beyond the limit if
+// need be; units beyond the limit end with the window. A negative age is treated as 0. Adjust never
+// fails, even if ctx is done.
 func (c *Fixed) Adjust(ctx context.Context, delta int64, age time.Duration) error {
 	c.mu.Lock()
 	now, wall := c.read()
@@ -140,7 +138,6 @@ func foreseeFixed(r kind.Fixed, s kind.FixedState, now time.Duration, wall int64
 	return f
 }
 
-// OnChange calls f after each change that may allow a call earlier than the Fixed said, until stop
-// is called: after SetQuota, and after an Adjust that returns units. f must not block, nor use the
-// Fixed. It makes a Fixed a limits.Notifier: waiting gates and queues then try again immediately.
+// OnChange implements [limits.Notifier]. It calls f after SetQuota, and after an Adjust that
+// returns units. f must not block, nor use the Fixed.
 func (c *Fixed) OnChange(f func()) (stop func()) { return c.bell.Wait(f) }

@@ -84,9 +84,8 @@ func (l *Sliding) SetQuota(quota Quota) error {
 	return nil
 }
 
-// Admit is Take for a gate or a queue: it returns 0 if n were taken, and otherwise the time until
-// they will fit. It returns ctx.Err() if ctx is done and [limits.ErrTooLarge] if n is more than the
-// limit. It panics if n < 0.
+// Admit implements [limits.Limiter] with Take: the time that it returns is the time until n will
+// fit. It returns ctx.Err() if ctx is done. It panics if n < 0.
 func (l *Sliding) Admit(ctx context.Context, n int64) (wait time.Duration, err error) {
 	return admit(ctx, n, l.Take)
 }
@@ -100,11 +99,11 @@ func admit(ctx context.Context, n int64, take func(int64) limits.Result) (time.D
 	return take(n).Wait()
 }
 
-// Adjust corrects the units taken by an earlier call by delta; age is the time since that call was
-// allowed. A negative delta removes the newest −delta units allowed at that time or before: those
-// of the call, unless others were allowed in between and age was measured a little too late. Units
-// that have left the window are not returned. A positive delta takes now, beyond the limit if need
-// be; then nothing fits before enough has left the window. A negative age is treated as 0.
+// Adjust implements [limits.Limiter]. A negative delta removes the newest −delta units allowed age
+// ago or before: those of the call, unless others were allowed in between and age was measured a
+// little too late. Units that have left the window are not returned. A positive delta takes now,
+// beyond the limit if need be; then nothing fits before enough has left the window. A negative age
+// is treated as 0.
 //
 // Adjust never fails, even if ctx is done. It takes longer the more calls were allowed since, about
 // 1 ns for each.
@@ -139,8 +138,6 @@ func foreseeSliding(r kind.Sliding, s *kind.SlidingState, now time.Duration) lim
 	})
 }
 
-// OnChange calls f after each change that may allow a call earlier than the Sliding said, until
-// stop is called: after SetQuota, and after an Adjust that returns units. f must not block, nor use
-// the Sliding. It makes a Sliding a limits.Notifier: waiting gates and queues then try again
-// immediately.
+// OnChange implements [limits.Notifier]. It calls f after SetQuota, and after an Adjust that
+// returns units. f must not block, nor use the Sliding.
 func (l *Sliding) OnChange(f func()) (stop func()) { return l.bell.Wait(f) }

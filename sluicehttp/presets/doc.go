@@ -7,22 +7,10 @@
 //	…
 //	client := openai.NewClient(option.WithHTTPClient(&http.Client{Transport: transport}))
 //
-// No limit of an account is set in advance: the headers of the responses show them.
-//
-//	              limits of      tokens   retries of POST     also
-//	OpenAI     each model     yes      calls to a model    no retry without credit
-//	Anthropic  each model     yes      calls to a model    overload, spend limit
-//	Gemini     each model     –        calls to a model    Vertex AI
-//	GitHub     each resource  –        –                   secondary limits, waits of 2 h
-//	AWS        each host      –        those of the SDK    throttles with status 400 and 503
-//	Slack      each method    –        methods that read   channels of chat.postMessage
-//	Discord    each route     –        messages with a     channels, guilds, webhooks
-//	                                      nonce
-//	X          each endpoint  –        –                   waits of 15 min
-//	Atlassian  each endpoint  –        searches            quotas of an hour, waits of 2 h
-//	GraphQL    each host      –        queries             Shopify, Linear and others
-//
-// Other APIs need none: docs/429.md has a table of the APIs that a Transport recognizes.
+// A preset says which requests share a gate, because they share the limits of the server, and which
+// POSTs may be sent twice. No limit of an account is set in advance: the headers of the responses
+// show them. Other APIs need no preset: docs/429.md has a table of the APIs that a Transport
+// recognizes.
 //
 // # SDKs
 //
