@@ -250,10 +250,10 @@ func (g *Gate) vacate() {
 }
 
 // SetRate changes the rate and its burst, also for waiting callers; the zero Rate means no limit.
-// If New would return an error for rate, SetRate does, and changes nothing. It also applies to the
-// debt: after a call of cost n the next one starts n new intervals later (one unless the rate
-// counts cost), or now if that has passed. The saved burst stays that many calls, at most the new
-// burst; a larger burst fills from now on.
+// If New would return an error for rate, SetRate does, and changes nothing. The new rate also
+// applies to the debt: after a call of cost n the next one starts n new intervals later (one unless
+// the rate counts cost), or now if that has passed. The saved burst stays that many calls, at most
+// the new burst; a larger burst fills from now on.
 //
 // Waiting callers that now cannot start before their deadline fail with a [*limits.WaitError]. The
 // duration of SetRate, PauseUntil and [Permit.Settle] depends only on the number of callers that

@@ -47,7 +47,7 @@ type Event struct {
 	// TryAcquire has context.Background.
 	Context context.Context
 
-	// N is the cost of the call.
+	// N is the cost that the call was made with.
 	N int64
 
 	// Wait is how long the call waited (EventAdmitted), the least time that it will wait, as

@@ -57,7 +57,8 @@ func New(base http.RoundTripper, options ...Config) (*Transport, error) {
 }
 
 // NewClient returns a client with a new Transport above [http.DefaultTransport], without a Timeout,
-// which would include the time in the queue. Its errors are those of [New].
+// which would include the time in the queue. Each attempt has the AttemptTimeout of Config.Retry
+// instead. Its errors are those of [New].
 func NewClient(options ...Config) (*http.Client, error) {
 	t, err := New(nil, options...)
 	if err != nil {

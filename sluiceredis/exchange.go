@@ -22,9 +22,10 @@ const mostNews = 64
 // Redis are a group.
 //
 // The gate calls Exchange itself, at most four times a second for each unit, while it is in use:
-// one script that reads and writes one key, whose cost grows with the number of processes. A gate
-// that is closed, not used for a second, or has not reported for 3 s is not part of the group.
-// Learned limits are kept for 10 min after the last report, for processes that start later.
+// one script that reads and writes one key, whose cost grows with the number of processes. The
+// clocks of the machines do not matter. A gate that is closed, not used for a second, or has not
+// reported for 3 s is not part of the group. Learned limits are kept for 10 min after the last
+// report, for processes that start later.
 //
 // While the server does not answer, gates learn alone. OnOutage and Strict do not matter: if the
 // server loses its data, gates keep the limits that they have learned themselves. With [InProcess],

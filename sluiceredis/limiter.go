@@ -33,11 +33,12 @@ func (l *limiters) at(key string) spot {
 
 // Take takes n from the limit of key if n fit now. Otherwise it changes nothing, and the result
 // says when they will fit. n = 0 changes nothing and is always allowed. If n is larger than the
-// burst of a Bucket, the limit of a window, or 10,000 in a Sliding, Err of the result is
-// limits.ErrTooLarge.
+// burst of a [Bucket], the limit of a window, or 10,000 in a [Sliding], Err of the result is
+// [limits.ErrTooLarge].
 //
-// The error matches [ErrOutage] if the server did not answer and the OutagePolicy rejects calls. If
-// ctx ends during the call, its error is returned and the units are refunded. Take panics if n < 0.
+// The error matches [ErrOutage] if the server did not answer and the [OutagePolicy] rejects calls.
+// If ctx ends during the call, its error is returned and the units are refunded. Take panics if n <
+// 0.
 func (l *limiters) Take(ctx context.Context, key string, n int64) (limits.Result, error) {
 	return l.store.take(ctx, l.at(key), n)
 }

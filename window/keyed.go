@@ -13,7 +13,7 @@ import (
 	"github.com/sluice-go/sluice/limits"
 )
 
-// A Keyed is one Sliding or one Fixed for each key: per user, per host, per user and action. A key
+// A Keyed is one [Sliding] or one [Fixed] for each key: per user, per host, per user and action. A key
 // that was never used has an empty window, so there is nothing to register. Later calls evict keys
 // whose windows are empty or have ended, as leaky.Keyed does; see there also for good keys.
 //
@@ -132,7 +132,7 @@ func (k *Keyed[K]) SetQuota(quota Quota) error {
 
 // On returns the window of key as a Limiter, for a sluice.Gate or sluice.NewQueue. It has no state
 // of its own: it may be dropped and made again, and it stays valid when k evicts the key. Admit and
-// Adjust are like the methods of Sliding and Fixed; if the key is new and there are too many, both
+// Adjust are like the methods of [Sliding] and [Fixed]; if the key is new and there are too many, both
 // return [limits.ErrTooManyKeys] and change nothing.
 func (k *Keyed[K]) On(key K) limits.Notifier {
 	return keyed.Limiter[K]{Key: key, Of: source[K]{k}, Bells: &k.bells}
