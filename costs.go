@@ -12,9 +12,8 @@ import (
 // A Rate is how many calls, or units of cost, may start per period.
 type Rate = limits.Rate
 
-// PerSecond returns the rate of count per second, evenly spaced: PerSecond(10) is one call
-// every 100 ms. It has no burst; set the field Burst for one. [New] rejects a count that is not
-// positive.
+// PerSecond returns the rate of count per second, without a burst: PerSecond(10) is one call every
+// 100 ms. [New] rejects a count that is not positive.
 func PerSecond(count int64) Rate { return limits.PerSecond(count) }
 
 // Every returns the rate of one per interval: Every(100*time.Millisecond) is 10 per second.

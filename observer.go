@@ -8,8 +8,8 @@ import (
 )
 
 // An Observer is called with each [Event] of a gate, as it happens: Config.Observer. Package
-// observe writes events to a log; observe/otel and observe/prometheus count them. [Gate.Stats]
-// has the current state, which costs calls nothing.
+// observe writes events to a log; observe/otel and observe/prometheus count them. [Gate.Stats] has
+// the current state, which costs calls nothing.
 //
 // A call has these events, in this order:
 //
@@ -18,22 +18,19 @@ import (
 //	EventRejected
 //
 // and EventRetried between two attempts. EventPaused and EventResumed come from the callers of
-// PauseUntil and Resume, and from calls whose server requested a wait. Events of different
-// calls may arrive out of order. Once all calls have returned, Stats and the number of events
-// agree.
+// PauseUntil and Resume, and from calls whose server requested a wait. Events of different calls
+// may arrive out of order. Once all calls have returned, Stats and the number of events agree.
 //
-// The observer runs in the goroutine of the call, or with Adaptive.Peers in one of the gate,
-// where a panic ends the program. It must be safe for use by multiple goroutines, and should
-// return soon. No lock is held: it may use the gate. It delays only its own call, with two
-// exceptions: the first call in the queue, if one of Config.Limits delays it, delays those
-// behind it; and a call whose server requested a wait is still in flight during its
-// EventPaused. If an observer panics, everything is returned, and the panic propagates from the
-// method of the gate.
+// The observer runs in the goroutine of the call, or with Adaptive.Peers in one of the gate, where
+// a panic ends the program. It must be safe for use by multiple goroutines, and should return soon.
+// No lock is held: it may use the gate. It delays only its own call, with two exceptions: the first
+// call in the queue, if one of Config.Limits delays it, delays those behind it; and a call whose
+// server requested a wait is still in flight during its EventPaused. If an observer panics,
+// everything is returned, and the panic propagates from the method of the gate.
 //
-// A call of a child is also one of the parent: an observer of both sees it twice, under two
-// names, the parent first. While it waits for the parent it is in the parent's queue: only the
-// parent reports EventQueued, each time the call joins that queue. A wait for Config.Semaphore
-// has no EventQueued.
+// A call of a child is also one of the parent: an observer of both sees it twice, under two names,
+// the parent first. While it waits for the parent, only the parent reports EventQueued, each time
+// the call joins its queue. A wait for Config.Semaphore has no EventQueued.
 type Observer func(Event)
 
 // An Event is something that happened in a gate. Fields that the comment of its Kind does not

@@ -47,7 +47,7 @@ type Suspend struct {
 // A GroupState is the answer of [Suspend] about a group.
 type GroupState struct {
 	Group   string    // as returned by Config.Group
-	Why     error     // the last failure; nil: the group is not set aside any more
+	Why     error     // the last failure; nil: the group is not suspended any more
 	Failing bool      // its items fail immediately
 	Probe   time.Time // when an item is tried next
 }

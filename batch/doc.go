@@ -36,8 +36,5 @@
 // A batch ends soon, which means that attempts in flight finish, without retries; or now: they are
 // canceled.
 //
-// # Overhead
-//
-// An item takes about 7 µs of CPU time in addition to the call, and 11 µs with a log (go test
-// -bench ForEach ./batch). A resumed log takes 20 to 50 bytes for each key.
+// An item takes about 7 µs of CPU time in addition to the call, and 11 µs with a log.
 package batch

@@ -57,7 +57,7 @@ type SemaphoreConfig struct {
 //	holder  │──────── believes ───────│      from earlier, to earlier
 //	         renews  ▲       ▲
 
-// A Semaphore leases permits of which there are limit on all machines together. It is a
+// A Semaphore leases permits, at most limit at the same time on all machines together. It is a
 // limits.Semaphore: a cap on calls in flight for a gate. A timer renews its leases.
 //
 // Callers of one machine are served in order; different machines compete. A release is noticed

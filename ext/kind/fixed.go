@@ -124,8 +124,8 @@ func (r Fixed) Take(s *FixedState, now time.Duration, wall int64, n int64) limit
 	return res
 }
 
-// Decide is Take for a window of which used units are used and that will be over after left. It
-// returns the number that is used then.
+// Decide is Take for a window with used units that will be over after left. It returns the number
+// that is used then.
 func (r Fixed) Decide(used int64, left time.Duration, n int64) (int64, limits.Result) {
 	res := limits.Result{Limit: r.Limit}
 	switch {
