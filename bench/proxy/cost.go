@@ -75,6 +75,7 @@ func newClient() *http.Client {
 // answer is the server: a small response, or none on /hold.
 func answer(w http.ResponseWriter, r *http.Request) {
 	if strings.HasPrefix(r.URL.Path, "/hold") {
+		_, _ = io.Copy(io.Discard, r.Body) // then net/http notices when the connection ends
 		<-r.Context().Done()
 		return
 	}

@@ -68,7 +68,6 @@ func newProxy(o *options) (*proxy, error) {
 	p.reverse = httputil.ReverseProxy{
 		Rewrite:        rewrite,
 		Transport:      p,
-		FlushInterval:  flushWithin,
 		ModifyResponse: p.respond,
 		ErrorHandler:   p.fail,
 		ErrorLog:       log.New(io.Discard, "", 0), // it has URLs with their queries
@@ -76,11 +75,6 @@ func newProxy(o *options) (*proxy, error) {
 	}
 	return p, nil
 }
-
-// flushWithin is for responses of a known length: they pass on what has come after so long. All others
-// and events pass on each read immediately, as ReverseProxy has it. If it were negative, each
-// response would cost a goroutine more and often a second write: a tenth of the processor's time.
-const flushWithin = 5 * time.Millisecond
 
 // ServeHTTP implements http.Handler.
 func (p *proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
