@@ -117,15 +117,19 @@ func (g *Gate) honor(err error, throttled *throttledError, since time.Duration, 
 	if wait = max(0, throttled.wait()); 0 < wait && wait < minBackoff {
 		wait, at = minBackoff, time.Now().Add(minBackoff)
 	}
-	l = g.throttled(err, since, wait, p, throttled.weighed)
+	if throttled.explained {
+		g.refusedAlone(p)
+	} else {
+		l = g.throttled(err, since, wait, p, throttled.weighed)
+	}
 	if wait > 0 {
-		g.pauseUntil(at, err.Error(), since)
+		g.pauseUntil(at, err.Error(), since, throttled.explained)
 	}
 	return wait, l
 }
 
-// refusedAlone records that the server throttled a call of p for its own sake: that says nothing
-// about others, and nothing about how long they take.
+// refusedAlone records that the server throttled a call of p for its own sake, or for a reason that it
+// has said: that says nothing about others, and nothing about how long they take.
 func (g *Gate) refusedAlone(p *Permit) {
 	g.queue.Lock()
 	if up := p.of(g); up != nil && up.gate != nil {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/sluice-go/sluice/internal/clean"
+	"github.com/sluice-go/sluice/internal/errs"
 	"github.com/sluice-go/sluice/internal/sentence"
 	"github.com/sluice-go/sluice/limits"
 )
@@ -194,8 +195,9 @@ func (e *unclearError) Unwrap() error { return e.error }
 
 type throttledError struct {
 	error
-	at      time.Time // zero if the server set none
-	weighed bool      // the mark was unclear, and the evidence is for it
+	at        time.Time // zero if the server set none
+	weighed   bool      // the mark was unclear, and the evidence is for it
+	explained bool      // by a published limit, see errs.Explained
 }
 
 func (e *throttledError) Unwrap() error { return e.error }
@@ -267,6 +269,9 @@ func marks(err error) (m mark) {
 		m.permanent = true
 	case *throttledError:
 		m.throttled = e
+		if _, ok := e.error.(*errs.Explained); ok {
+			m.throttled = &throttledError{error: e.error, at: e.at, explained: true}
+		}
 	}
 	var inner []error
 	switch e := err.(type) {

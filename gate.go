@@ -294,10 +294,11 @@ func (g *Gate) SetConcurrency(limit int64) error {
 // start before their deadline fail with a [*limits.WaitError]. A t before the end of the current
 // pause changes nothing. why is shown in Stats. t is converted to monotonic time: setting the clock
 // later does not move the end.
-func (g *Gate) PauseUntil(t time.Time, why string) { g.pauseUntil(t, why, queue.Forever) }
+func (g *Gate) PauseUntil(t time.Time, why string) { g.pauseUntil(t, why, queue.Forever, false) }
 
-// pauseUntil is PauseUntil because of a call that left at since, Forever if there is none.
-func (g *Gate) pauseUntil(t time.Time, why string, since time.Duration) {
+// pauseUntil is PauseUntil because of a call that left at since, Forever if there is none. window says
+// that a published window has throttled it.
+func (g *Gate) pauseUntil(t time.Time, why string, since time.Duration, window bool) {
 	g.queue.Lock()
 	until := g.queue.Instant(g.queue.Now(), t)
 	longer := until > g.schedule.Paused()
@@ -312,6 +313,9 @@ func (g *Gate) pauseUntil(t time.Time, why string, since time.Duration) {
 			g.why = why
 			if left = until - now; left > 0 {
 				g.memory.slowStart(now, since, left, false)
+				if window {
+					g.memory.ramp.published(true)
+				}
 			}
 		}
 	})

@@ -35,7 +35,8 @@ import (
 // A server that asks for a wait much longer than a gap counts by windows: after the wait
 // its whole limit is available again, and a pace would only spread the calls over the
 // next window. Then there is no gap. (A bucket has room after one gap, at most a second
-// more if the server rounds up.)
+// more if the server rounds up.) Nor is there one after calls that a published window has
+// throttled, however short the rest of it was.
 //
 // Each call counts once, and only if it left after the last throttle: 64 calls in flight
 // that are throttled together are one throttle.
@@ -73,6 +74,7 @@ const (
 type ramp struct {
 	weighed bool   // it began at unclear answers, see Gate.weigh
 	on      bool   // otherwise it only counts the throttles without a time
+	windows bool   // the server counts by windows, and publishes them
 	history uint64 // the last responses, the latest lowest; 1: throttled without a time
 
 	began time.Duration // when calls were throttled last; calls that started before no longer count
@@ -155,7 +157,19 @@ func (r *ramp) measure(now, asked time.Duration) {
 }
 
 // byWindow reports whether a server that asks for a wait counts by windows, see above.
-func (r *ramp) byWindow(asked time.Duration) bool { return asked > 2*max(time.Second, r.gap) }
+func (r *ramp) byWindow(asked time.Duration) bool {
+	return r.windows || asked > 2*max(time.Second, r.gap)
+}
+
+// published records whether it was a published window that has throttled a call.
+func (r *ramp) published(window bool) {
+	if r == nil {
+		return
+	}
+	if r.windows = window; window {
+		r.gap = 0
+	}
+}
 
 // best returns the shortest mean gap between two throttles, the one now among
 // them, that are far enough apart.

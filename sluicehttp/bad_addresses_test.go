@@ -18,11 +18,22 @@ import (
 // workers get the other 200, also if the five come together, so that at first they are all that
 // the server is asked for: then all but three were lost after five minutes.
 func TestTransport_BadAddresses(t *testing.T) {
-	for _, bad := range [][]int64{{0, 1, 2, 3, 4}, {20, 21, 22, 23, 24}, {10, 50, 90, 130, 170}} {
-		t.Run(fmt.Sprint("from ", bad[0], " to ", bad[4]), func(t *testing.T) {
+	for _, c := range []struct {
+		bad    []int64
+		fields []string
+	}{
+		{[]int64{0, 1, 2, 3, 4}, []string{"Retry-After: 1"}},
+		{[]int64{20, 21, 22, 23, 24}, []string{"Retry-After: 1"}},
+		{[]int64{10, 50, 90, 130, 170}, []string{"Retry-After: 1"}},
+		{[]int64{20}, usedUp},
+		{[]int64{0, 1, 2, 3, 4}, usedUp},
+		{[]int64{10, 50, 90, 130, 170}, usedUp},
+	} {
+		bad := c.bad
+		t.Run(fmt.Sprint(bad, c.fields[0]), func(t *testing.T) {
 			throttles := sluicetest.When(func(_ int, r *http.Request) bool {
 				return slices.ContainsFunc(bad, func(n int64) bool { return r.URL.Path == fmt.Sprint("/", n) })
-			}, sluicetest.Status(http.StatusTooManyRequests, "Retry-After: 1"))
+			}, sluicetest.Status(http.StatusTooManyRequests, c.fields...))
 			cfg := sluicehttp.Config{
 				Key:   func(r *http.Request) string { return r.URL.Host },
 				Retry: sluice.RetryPolicy{Attempts: 4, MaxElapsed: -1},
@@ -52,3 +63,6 @@ func TestTransport_BadAddresses(t *testing.T) {
 		})
 	}
 }
+
+// usedUp are the fields of a window that is used up.
+var usedUp = []string{"Retry-After: 5", "X-RateLimit-Limit: 10", "X-RateLimit-Remaining: 0", "X-RateLimit-Reset: 5"}

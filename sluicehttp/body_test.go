@@ -131,6 +131,7 @@ func TestTransport_PermitOfACanceledBody(t *testing.T) {
 		}
 		time.AfterFunc(time.Second, cancel)
 		got, err := io.ReadAll(resp.Body)
+		synctest.Wait()
 		if string(got) != "hel" || !errors.Is(err, context.Canceled) || inFlight(w.rt) != 0 {
 			t.Errorf("read %q, %v; %d in flight", got, err, inFlight(w.rt))
 		}

@@ -31,6 +31,7 @@ type call struct {
 	route  uint64 // 0 while it is not known
 	cost   int64
 	safe   bool      // it may be sent twice
+	told   bool      // a published limit explains why the last attempt was throttled, see excuse
 	partly bool      // the server did a part of it in the last attempt
 	other  bool      // the server named another reason in the last attempt than too many calls
 	page   *page     // of the report, or nil

@@ -29,6 +29,7 @@ type claim struct {
 	wrong     int       // grants in spite of it, which another window may explain
 	refuted   bool      // it stops no calls until one is throttled
 
+	long  bool // it has throttled calls long before the end of a window
 	spare spare
 
 	rest, rested int // windows in which no call asks, and how many there were the last time
@@ -66,21 +67,25 @@ func (c *claim) note(l *ratelimit.Limit, reserve float64, r *reply, f *finding) 
 	case remaining == 0:
 		c.exhaust(l, r, f)
 	case r.granted && r.rate.Count == 0 && !c.ofBucket && countsCalls(l) && l.NextAt.IsZero() && c.spare.note(remaining, r) <= r.least() && remaining < c.spare.waited:
-		if f.pending = r.pending(c.until); !f.pending.IsZero() {
+		if f.pending = c.pending(r); !f.pending.IsZero() {
 			c.spare.waited = remaining
 		}
 	}
 }
 
-// pending returns until when calls wait for the answers to those in flight, if a window ends at until; zero
-// if that takes too long compared with what is left of the window, or if it may be a bucket that is
-// full again soon. Without that a bucket of 200/s with a burst of 20 gave 64 % instead of 83.
-func (r *reply) pending(until time.Time) time.Time {
-	took := r.now.Sub(r.sent)
+// pending returns until when calls wait for the answers to those in flight, if the window of r ends at
+// c.until; zero if that takes too long compared with what is left of the window, or if it may be a bucket
+// that is full again soon. Without that a bucket of 200/s with a burst of 20 gave 64 % instead of 83. A
+// window that has throttled calls long before its end is not that of a bucket, nor of one object of many.
+func (c *claim) pending(r *reply) time.Time {
+	took, least := r.now.Sub(r.sent), longLeft
 	if r.call == 0 {
 		took = mostOvertaking
 	}
-	if left := until.Sub(r.now); left < longLeft || left < manyTimes*took {
+	if c.long {
+		least = leastTold
+	}
+	if left := c.until.Sub(r.now); left < least || left < manyTimes*took {
 		return time.Time{}
 	}
 	return r.now.Add(2 * took)

@@ -66,7 +66,9 @@ type reply struct {
 
 	granted bool // not throttled, and no error either, which may hide a throttling response
 	refused bool
-	cached  bool      // it says that the caller's copy is still good, which many limits do not count
+	cached  bool // it says that the caller's copy is still good, which many limits do not count
+	told    bool // a published limit explains why it was throttled: of so many calls
+	window  float64
 	retryAt time.Time // when the server says to retry, and in which field
 	source  string
 }
@@ -102,9 +104,14 @@ const (
 )
 
 // noteClaims notes the limits in the response to h, and how far to believe them.
-func (st *state) noteClaims(h *hold, said *ratelimit.Info, found *findings, now time.Time) {
+func (st *state) noteClaims(h *hold, said *ratelimit.Info, found *findings, now time.Time) (told bool) {
 	if len(said.Limits) == 0 {
-		return
+		if said.Throttled {
+			st.mu.Lock()
+			st.excuse.void = true
+			st.mu.Unlock()
+		}
+		return false
 	}
 	if st.watched.CompareAndSwap(false, true) {
 		st.unseen.Store(st.gate.Stats().InFlight)
@@ -125,6 +132,10 @@ func (st *state) noteClaims(h *hold, said *ratelimit.Info, found *findings, now 
 		said.RetryAt, said.RetrySource, said.Floor = time.Time{}, "", refills
 		st.when(said, now)
 	}
+	if r.told && !said.RetryAt.After(now) {
+		said.RetryAt = now.Add(time.Second)
+	}
+	return r.told
 }
 
 // claims is noteClaims with r. It returns how long a bucket needs for one more if r was throttled
@@ -156,9 +167,18 @@ func (st *state) claims(said *ratelimit.Info, r *reply, found *findings) (refill
 		if !several && !c.tally.several && st.spacesWindows() {
 			f.rate = c.short.rate(most, reserve)
 		}
+		if !f.ignore && c.explains(l, r) {
+			r.window = max(r.window, most)
+		}
 		if wait, bucket := c.nextOf(l, r); bucket && r.refused && r.source == l.Source {
 			refills = max(refills, wait)
 		}
+	}
+	switch {
+	case r.refused:
+		r.told = st.excuse.accepts(r) && st.mayExcuse()
+	case r.granted && r.sent.After(st.excuse.until):
+		st.excuse.granted++
 	}
 	return refills
 }

@@ -270,8 +270,8 @@ func TestTransport_Claims(t *testing.T) {
 		{"200 a second", func() func(time.Time, http.Header) bool { return anyWindow(200) }, sluicehttp.Config{}, 12000, 60 * second, .85, .01},
 		{"20 in 2 s", func() func(time.Time, http.Header) bool { return (&npmWindow{n: 20, per: 2 * second}).fastify }, sluicehttp.Config{}, 520, 50 * second, .88, .05},
 		// Each window ends without a throttled call, and the next one begins at full speed.
-		{"100 in 20 s", func() func(time.Time, http.Header) bool { return (&npmWindow{n: 100, per: 20 * second}).express }, sluicehttp.Config{}, 400, 60 * second, .85, .003},
-		{"200 a minute", func() func(time.Time, http.Header) bool { return (&npmWindow{n: 200, per: 60 * second}).express }, sluicehttp.Config{}, 400, 60 * second, .85, .003},
+		{"100 in 20 s", func() func(time.Time, http.Header) bool { return (&npmWindow{n: 100, per: 20 * second}).express }, sluicehttp.Config{}, 400, 60 * second, .95, .006},
+		{"200 a minute", func() func(time.Time, http.Header) bool { return (&npmWindow{n: 200, per: 60 * second}).express }, sluicehttp.Config{}, 400, 60 * second, .95, .003},
 		// Without headers 60.7 s.
 		{"a true rate", func() func(time.Time, http.Header) bool { return aligned(50, false) }, told(50), 3000, 60 * second, 60. / 62, .001},
 		{"a true rate, Retry-After", func() func(time.Time, http.Header) bool { return aligned(50, true) }, told(50), 3000, 60 * second, 60. / 62, .001},

@@ -54,6 +54,7 @@ type state struct {
 	floors     atomic.Int64 // written under mu
 
 	claimed  []*claim
+	excuse   excuse
 	replies  int64 // with limits
 	limits   []ratelimit.Limit
 	seen     time.Time

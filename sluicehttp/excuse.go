@@ -1,0 +1,82 @@
+package sluicehttp
+
+import (
+	"time"
+
+	"github.com/sluice-go/sluice/sluicehttp/ratelimit"
+)
+
+// # What does a used-up window teach?
+//
+// Nothing that the server has not said: until when to wait. A gate that learns a rate from it uses the
+// next windows more slowly than they allow. Of 30 calls in 10 s, sent evenly, 3 of 4 are left in the first
+// 25 s; sent as soon as a window begins, nearly all:
+//
+//	response                                            taught
+//	429, 0 of 30 remain, reset and Retry-After in 8 s   nothing
+//	429, 0 of 30 remain, reset in 8 s, Retry-After: 2   a rate, as by a sliding window
+//	429, 0 of 30 remain, reset in 1 s                   a rate: the length of window.go
+//	429, no limit                                       a rate
+//
+// It is not so simple where other programs use the same limit, or a server counts otherwise than it says:
+// then each window throttles many calls. An excuse is accepted only as long as such calls are few.
+type excuse struct {
+	until   time.Time // the end of the last window in which calls were throttled
+	granted uint32    // calls that were sent later
+	begun   uint32    // calls sent when the first one was throttled,
+	n       uint32    // and calls throttled in later windows
+	void    bool      // they were too many, or there was another reason
+}
+
+// accepts reports whether a published window explains why the call of r was throttled, and has explained
+// all before.
+func (e *excuse) accepts(r *reply) bool {
+	switch {
+	case e.void:
+	case r.window == 0:
+		e.void = true
+	case e.until.IsZero():
+		e.until, e.begun = r.retryAt, r.total
+	case r.sent.After(e.until):
+		// In a window that slides, or that others use, fewer calls are granted. But the end of one in whole
+		// seconds may be up to two of them later.
+		if end := e.granted == 0 && r.retryAt.Sub(r.now) <= asTold; !end {
+			e.void = float64(e.granted) < r.window/2
+		}
+		e.until, e.granted = r.retryAt, 0
+		fallthrough
+	default:
+		e.n++
+		e.void = e.void || e.n > fewTold+(r.total-e.begun)/oneTold
+	}
+	return !e.void
+}
+
+// fewTold calls and one of oneTold may be throttled.
+const (
+	fewTold = 4
+	oneTold = 10
+)
+
+// mayExcuse reports whether a gate may learn nothing from a throttled call: not one that looks for a limit
+// by itself, or with others.
+func (st *state) mayExcuse() bool {
+	a := &st.t.cfg.Gate.Adaptive
+	return st.published == nil && st.spacesWindows() && !a.Search && !a.AvoidThrottling
+}
+
+// explains reports whether the call of r was throttled because a window of l is used up. The end of a
+// window in whole seconds may be up to a second later than it says.
+func (c *claim) explains(l *ratelimit.Limit, r *reply) bool {
+	if !r.refused || !isZero(l.Remaining) || !countsCalls(l) || !l.NextAt.IsZero() || c.ofBucket {
+		return false
+	}
+	left := l.ResetAt.Sub(r.now)
+	c.long = c.long || left >= leastTold
+	return c.long && left > -time.Second && (left <= 0 || r.retryAt.Sub(l.ResetAt).Abs() <= asTold)
+}
+
+const (
+	leastTold = 4 * time.Second // of a window must be left once: the reset of a small bucket is nearer
+	asTold    = 2 * time.Second // by which the wait may differ: a rounded second, and the jitter of a transport
+)
