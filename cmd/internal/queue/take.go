@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -228,7 +227,7 @@ func (w *Worker) Return(it *Item) {
 // was killed. So each worker publishes the items that it returned, in one message, which stays until the queue
 // has no items. It is not confirmed: if it is lost, the deliveries look like those of a killed job.
 
-// Returned returns how many of the workers that had an item returned it and said so in Close.
+// Returned returns how often an item was returned, by workers that have said so in Close.
 func (w *Worker) Returned(ctx context.Context, it *Item) (times int, err error) {
 	s, err := w.stream(ctx)
 	for seq := uint64(1); err == nil; seq++ {
@@ -238,8 +237,11 @@ func (w *Worker) Returned(ctx context.Context, it *Item) (times int, err error) 
 		}
 		seq = raw.Sequence
 		var all []int64
-		if json.Unmarshal(raw.Data, &all) == nil && slices.Contains(all, it.Seq) {
-			times++
+		_ = json.Unmarshal(raw.Data, &all) // it is a worker's
+		for _, returned := range all {
+			if returned == it.Seq {
+				times++
+			}
 		}
 	}
 	if errors.Is(err, jetstream.ErrMsgNotFound) {
