@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/internal/testkit/built"
 	"github.com/sluice-go/sluice/sluicehttp"
 	"github.com/sluice-go/sluice/sluicetest"
 )
@@ -292,8 +293,11 @@ func TestTransport_Claims(t *testing.T) {
 		{"Linear", func() func(time.Time, http.Header) bool { return linear(1500, time.Hour) }, sluicehttp.Config{}, 1700, 480 * second, .80, .1},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			if testing.Short() && c.calls > 3000 {
-				t.Skip("five minutes at 20/s")
+			if c.calls > 3000 {
+				if testing.Short() {
+					t.Skip("five minutes at 20/s")
+				}
+				built.SkipRaced(t)
 			}
 			t.Parallel()
 			srv := &limiter{random: rand.New(rand.NewPCG(1, 2))}

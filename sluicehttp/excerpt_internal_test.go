@@ -8,6 +8,8 @@ import (
 	"math/rand/v2"
 	"strings"
 	"testing"
+
+	"github.com/sluice-go/sluice/internal/testkit/built"
 )
 
 // outlineOf returns what an outline says that its package documents, computed from all of raw, which is
@@ -135,6 +137,7 @@ func anyJSON(random *rand.Rand, depth int) string {
 }
 
 func TestOutline_EqualsThatOfEncodingJSON(t *testing.T) {
+	built.SkipRaced(t)
 	cut := 0
 	for seed := range uint64(300) {
 		random := rand.New(rand.NewPCG(seed, 1))
@@ -177,6 +180,7 @@ func longAnswers(n int) map[string]string {
 
 // The excerpt of a long body is JSON with the usage, wherever that stands.
 func TestExcerpt_HasTheUsageWhereverItStands(t *testing.T) {
+	built.SkipRaced(t)
 	for _, n := range []int{100, 60 << 10, 70 << 10, 1 << 20} {
 		for name, body := range longAnswers(n) {
 			for _, size := range []int{1, 4096, 1 << 20} {
