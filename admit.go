@@ -303,10 +303,8 @@ func (e *events) add(g *Gate, event Event) {
 	}
 }
 
-func (g *Gate) parentObserved() bool { return g.parent != nil && g.parent.observed }
-
-// parentsAdmitted returns the events of the parents of g when they have let a call of n leave without
-// a wait, nil if none of them has an observer.
+// parentsAdmitted returns the events of the parents of g after they have admitted a call of n that did
+// not wait, nil if none of them has an observer.
 func (g *Gate) parentsAdmitted(ctx context.Context, n int64) *events {
 	if !g.parentObserved() {
 		return nil
@@ -318,6 +316,9 @@ func (g *Gate) parentsAdmitted(ctx context.Context, n int64) *events {
 	later.add(g.parent, Event{Kind: EventAdmitted, Context: ctx, N: n})
 	return later
 }
+
+// parentObserved reports whether a parent of g has an observer.
+func (g *Gate) parentObserved() bool { return g.parent != nil && g.parent.observed }
 
 func (e *events) report() {
 	if e != nil {

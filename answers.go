@@ -117,13 +117,13 @@ func (g *Gate) honor(err error, throttled *throttledError, since time.Duration, 
 	if wait = max(0, throttled.wait()); 0 < wait && wait < minBackoff {
 		wait, at = minBackoff, time.Now().Add(minBackoff)
 	}
-	if throttled.explained {
+	if throttled.explained() {
 		g.refusedAlone(p)
 	} else {
 		l = g.throttled(err, since, wait, p, throttled.weighed)
 	}
 	if wait > 0 {
-		g.pauseUntil(at, err.Error(), since, throttled.explained)
+		g.pauseUntil(at, err.Error(), since, throttled.explained())
 	}
 	return wait, l
 }

@@ -195,12 +195,17 @@ func (e *unclearError) Unwrap() error { return e.error }
 
 type throttledError struct {
 	error
-	at        time.Time // zero if the server set none
-	weighed   bool      // the mark was unclear, and the evidence is for it
-	explained bool      // by a published limit, see errs.Explained
+	at      time.Time // zero if the server set none
+	weighed bool      // the mark was unclear, and the evidence is for it
 }
 
 func (e *throttledError) Unwrap() error { return e.error }
+
+// explained reports whether a published limit explains the throttle.
+func (e *throttledError) explained() bool {
+	_, ok := e.error.(*errs.Explained)
+	return ok
+}
 
 // RetryAt marks err as a failure after which this call must not be tried again before t, such as
 // the status 502 with a Retry-After. Unlike [ThrottledUntil] it does not pause the gate. It is an
@@ -269,9 +274,6 @@ func marks(err error) (m mark) {
 		m.permanent = true
 	case *throttledError:
 		m.throttled = e
-		if _, ok := e.error.(*errs.Explained); ok {
-			m.throttled = &throttledError{error: e.error, at: e.at, explained: true}
-		}
 	}
 	var inner []error
 	switch e := err.(type) {

@@ -170,8 +170,8 @@ func (t *turn) finished(err error) {
 	}
 }
 
-// header waits for the header of t. Without one t has ended then if it is over: SendMsg has
-// returned io.EOF, or gRPC has called OnFinish.
+// header waits for the header of t and returns it. If there is none it ends t, provided that
+// gRPC has ended the stream: it has called OnFinish or, if over is true, SendMsg has returned io.EOF.
 func (t *turn) header(over bool) (metadata.MD, error) {
 	header, err := t.stream.Header()
 	if header != nil || !t.undecided(over) {
@@ -195,7 +195,7 @@ func (t *turn) header(over bool) (metadata.MD, error) {
 	return header, err
 }
 
-// undecided reports whether t is open though gRPC has ended its stream.
+// undecided reports whether t is open though gRPC has ended its stream, which over says, too.
 func (t *turn) undecided(over bool) bool {
 	t.s.mu.Lock()
 	defer t.s.mu.Unlock()

@@ -66,9 +66,9 @@ type reply struct {
 
 	granted bool // not throttled, and no error either, which may hide a throttling response
 	refused bool
-	cached  bool // it says that the caller's copy is still good, which many limits do not count
-	told    bool // a published limit explains why it was throttled: of so many calls
-	window  float64
+	cached  bool      // it says that the caller's copy is still good, which many limits do not count
+	window  float64   // of how many calls is the used-up window that may explain why it was throttled; 0: none
+	told    bool      // it does, see excuse
 	retryAt time.Time // when the server says to retry, and in which field
 	source  string
 }
@@ -132,7 +132,7 @@ func (st *state) noteClaims(h *hold, said *ratelimit.Info, found *findings, now 
 		said.RetryAt, said.RetrySource, said.Floor = time.Time{}, "", refills
 		st.when(said, now)
 	}
-	if r.told && !said.RetryAt.After(now) {
+	if r.told && !said.RetryAt.After(now) { // the window ends up to a second later than it says
 		said.RetryAt = now.Add(time.Second)
 	}
 	return r.told

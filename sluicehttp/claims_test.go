@@ -305,20 +305,7 @@ func TestTransport_Claims(t *testing.T) {
 				time.Sleep(234 * ms) // no server begins with a second
 				begin := time.Now()
 				srv.grant = c.grant()
-				work := make(chan bool)
-				var wg sync.WaitGroup
-				for range 32 {
-					wg.Go(func() {
-						for range work {
-							w.wantGet("http://a.test/", 200)
-						}
-					})
-				}
-				for range c.calls {
-					work <- true
-				}
-				close(work)
-				wg.Wait()
+				w.calls(32, c.calls)
 				share := c.ideal.Seconds() / srv.last.Sub(begin).Seconds()
 				refused := float64(srv.refused) / float64(srv.sent)
 				t.Logf("%.1f %% of the limit, %.1f %% refused", 100*share, 100*refused)

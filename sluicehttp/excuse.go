@@ -10,11 +10,11 @@ import (
 //
 // Nothing that the server has not said: until when to wait. A gate that learns a rate from it uses the
 // next windows more slowly than they allow. Of 30 calls in 10 s, sent evenly, 3 of 4 are left in the first
-// 25 s; sent as soon as a window begins, nearly all:
+// 25 s; sent when a window begins, nearly all:
 //
 //	response                                            taught
 //	429, 0 of 30 remain, reset and Retry-After in 8 s   nothing
-//	429, 0 of 30 remain, reset in 8 s, Retry-After: 2   a rate, as by a sliding window
+//	429, 0 of 30 remain, reset in 8 s, Retry-After: 2   a rate: a sliding window says that
 //	429, 0 of 30 remain, reset in 1 s                   a rate: the length of window.go
 //	429, no limit                                       a rate
 //

@@ -3,7 +3,6 @@ package sluicehttp_test
 import (
 	"math/rand/v2"
 	"net/http"
-	"sync"
 	"testing"
 	"time"
 
@@ -13,8 +12,8 @@ import (
 )
 
 // A window that is used up throttles the calls that come too late, and explains why: the gate learns no
-// rate from them, which would leave a quarter of each window unused. Where a window explains it badly, as
-// one that slides or that others use, the gate learns as without headers.
+// rate from them, which would leave a quarter of each window unused. A window that slides,
+// or that others use, explains it badly: then the gate learns what it would without headers.
 func TestTransport_UsedUpWindow(t *testing.T) {
 	const n, per = 30, 10 * time.Second
 	fixed := func() func(time.Time, http.Header) bool { return (&npmWindow{n: n, per: per}).fastify }
@@ -57,20 +56,7 @@ func TestTransport_UsedUpWindow(t *testing.T) {
 			inWorld(t, c.cfg, layers(sluicetest.Handler(srv)), func(w *world) {
 				time.Sleep(234 * ms) // no server begins with a second
 				begin, calls := time.Now(), 5*n
-				var wg sync.WaitGroup
-				work := make(chan bool)
-				for range 32 {
-					wg.Go(func() {
-						for range work {
-							w.wantGet("http://a.test/", 200)
-						}
-					})
-				}
-				for range calls {
-					work <- true
-				}
-				close(work)
-				wg.Wait()
+				w.calls(32, calls)
 				learns := false
 				for _, s := range w.rt.Stats {
 					learns = learns || s.Learned != nil

@@ -134,8 +134,8 @@ func (q Request) repeats(early Request) bool {
 }
 
 // CheckBodies returns an error if the client did not read the body of a response to its end, or did
-// not close it. It covers clients under [Server.Watch], such as [Server.Client]. A client may leave
-// a body unread on purpose: that only costs the connection.
+// not close it. It covers clients under [Server.Watch], such as [Server.Client]. Not to read
+// a body may be intended: it only costs the connection.
 func (r Record) CheckBodies() error {
 	var errs []error
 	for i, b := range r.bodies {

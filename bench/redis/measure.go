@@ -167,10 +167,7 @@ func weigh(ctx context.Context, s *server.Server, l library) (size, error) {
 	defer end()
 	for _, key := range keys[:n] {
 		one, err := weighOne(ctx, s, ask, key)
-		for range 5 { // keys that expire after a second may be gone if the machine stalls
-			if err != redis.Nil {
-				break
-			}
+		for again := 0; err == redis.Nil && again < 5; again++ { // a key has expired: the machine stalled for a second
 			one, err = weighOne(ctx, s, ask, key)
 		}
 		if err != nil {

@@ -10,7 +10,7 @@ import (
 // sluiceredis.Store is one.
 //
 // The gates of one name form a group. A Store keeps a list of its members, divides the limit among
-// them, and keeps the last reported news. If calls take of several units, such as requests and
+// them, and keeps the last reported news. If calls use several units, such as requests and
 // tokens, each unit has a group: that of the first one has the name of the gates, and the others
 // have names made of that and the unit.
 type Store interface {

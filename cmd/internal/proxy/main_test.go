@@ -64,6 +64,20 @@ func routeOf(t *testing.T, text string) routeSpec {
 	return s
 }
 
+// open gets a path of the proxy. The body of the response is still to be read, and closed.
+func (h *house) open(path string) *http.Response {
+	h.Helper()
+	req, err := http.NewRequestWithContext(h.Context(), "GET", "http://localhost:7777"+path, nil)
+	if err != nil {
+		h.Fatal(err)
+	}
+	resp, err := h.client.Do(req)
+	if err != nil {
+		h.Fatal(err)
+	}
+	return resp
+}
+
 // An answer is a response, read.
 type answer struct {
 	*http.Response

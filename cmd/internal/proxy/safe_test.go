@@ -335,11 +335,7 @@ func TestSafe_SlowReader(t *testing.T) {
 				}
 			}
 		})))
-		req, _ := http.NewRequestWithContext(t.Context(), "GET", "http://localhost/api/", nil)
-		resp, err := h.client.Do(req)
-		if err != nil {
-			t.Fatal(err)
-		}
+		resp := h.open("/api/")
 		defer resp.Body.Close()
 		time.Sleep(2 * slowestRead)
 		synctest.Wait()

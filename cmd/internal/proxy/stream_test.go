@@ -27,12 +27,8 @@ func TestStream_Events(t *testing.T) {
 				time.Sleep(2 * slowestRead)
 			}
 		})))
-		req, _ := http.NewRequestWithContext(t.Context(), "GET", "http://localhost/api/", nil)
 		began := time.Now()
-		resp, err := h.client.Do(req)
-		if err != nil {
-			t.Fatal(err)
-		}
+		resp := h.open("/api/")
 		defer resp.Body.Close()
 		lines := bufio.NewScanner(resp.Body)
 		for i := range 5 {
@@ -45,7 +41,7 @@ func TestStream_Events(t *testing.T) {
 	})
 }
 
-// A response of a known length that comes slowly arrives as it comes, its header with the first byte.
+// A response of a known length that comes slowly is passed on byte by byte, its header with the first one.
 func TestStream_SlowResponse(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := build(t, &options{}, sluicetest.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -56,12 +52,8 @@ func TestStream_SlowResponse(t *testing.T) {
 				time.Sleep(2 * slowestRead)
 			}
 		})))
-		req, _ := http.NewRequestWithContext(t.Context(), "GET", "http://localhost/api/", nil)
 		began := time.Now()
-		resp, err := h.client.Do(req)
-		if err != nil {
-			t.Fatal(err)
-		}
+		resp := h.open("/api/")
 		defer resp.Body.Close()
 		for i := range time.Duration(4) {
 			n, err := resp.Body.Read(make([]byte, 4))
