@@ -291,13 +291,17 @@ func (g *Gate) opens() time.Duration {
 	return sat.Add(now, wait)
 }
 
-// leaveOut records that the call of p says nothing about g.
+// leaveOut records that the call of p was throttled because of a limit that is not that of g: here it
+// is one call less.
 func (g *Gate) leaveOut(p *Permit) {
 	g.queue.Lock()
 	g.hold.Skip(p.since)
-	p.first(denied)
+	if p.first(denied) {
+		g.elsewhere.add(p.n)
+		g.peering.refused(p.n, p)
+	}
 	g.queue.Unlock()
 	if p.departure != 0 || g.answersCount.Load() {
-		g.answer(p, adaptive.Unknown)
+		g.answer(p, adaptive.Elsewhere)
 	}
 }

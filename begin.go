@@ -24,11 +24,11 @@ const (
 type strikes struct {
 	end     time.Duration // of the last one: calls that left before belong to it
 	n       int
-	granted [2]uint64 // calls by the gate before the last ones
+	granted [2]int64 // calls by the gate before the last ones
 }
 
 // add records a throttling response and reports whether it is one too many.
-func (s *strikes) add(now, since time.Duration, granted uint64, told bool) bool {
+func (s *strikes) add(now, since time.Duration, granted int64, told bool) bool {
 	if s.n > 0 && since < s.end {
 		return false
 	}
@@ -55,7 +55,7 @@ const longPause = time.Minute
 
 type sofar struct {
 	at          time.Duration
-	calls, cost uint64
+	calls, cost int64
 }
 
 // note is called when a call ends that left at since.

@@ -17,6 +17,7 @@ import (
 type counters struct {
 	granted   uint64 // guarded by the queue's lock
 	sent      uint64 // their cost, likewise
+	elsewhere elsewhere
 	refused   [reasonOther + 1]atomic.Uint64
 	lastError atomic.Pointer[lastError]
 	retried   atomic.Uint64
@@ -24,8 +25,19 @@ type counters struct {
 	waits     waits
 }
 
-// sofar returns the number of calls that have started at now.
-func (c *counters) sofar(now time.Duration) sofar { return sofar{now, c.granted, c.sent} }
+// sofar returns the number of calls that have started at now, without those that were throttled because
+// of a limit of others.
+func (c *counters) sofar(now time.Duration) sofar {
+	return sofar{now, int64(c.granted - c.elsewhere.calls), int64(c.sent - c.elsewhere.cost)}
+}
+
+// elsewhere are calls that were throttled because of a limit that is not that of the gate.
+type elsewhere struct{ calls, cost uint64 }
+
+func (e *elsewhere) add(n int64) {
+	e.calls++
+	e.cost += uint64(n)
+}
 
 // passed counts n calls, of cost 1, that were granted without the lock.
 func (c *counters) passed(n int64) {

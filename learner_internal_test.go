@@ -17,7 +17,7 @@ import (
 func TestStrikes_Add(t *testing.T) {
 	type refusal struct {
 		now, since time.Duration
-		granted    uint64
+		granted    int64
 		told, want bool
 	}
 	const s = time.Second

@@ -115,7 +115,7 @@ func (m *memory) takeOver(l *learner, here sofar, n int64) {
 		Since: early.at, Calls: float64(here.calls - early.calls), Cost: float64(here.cost - early.cost),
 		Answer: m.hold.Mean(), Rate: hertz(m.rate), Good: max(0, early.at-m.recently.from),
 	}
-	if past.Calls == 0 { // all have left before the last 15 s
+	if past.Calls <= 0 || past.Cost <= 0 { // all have left before the last 15 s, or were throttled elsewhere
 		past.Calls, past.Cost = 1, float64(n)
 	}
 	if l.unit == Calls {
@@ -205,7 +205,7 @@ func (m *memory) forgetWeighed() bool {
 // such an answer before; and whether callers may start earlier.
 func (m *memory) weigh(here sofar, since time.Duration) (refused, together, wake bool) {
 	m.impaired.Store(true) // so that accepted calls count
-	early := int64(here.calls)-m.room.calls.Calls() < earlyAnswers
+	early := here.calls-m.room.calls.Calls() < earlyAnswers
 	verdict, together := m.evidence.Unclear(here.at, since, early)
 	switch verdict {
 	case evidence.Crowded:
@@ -260,7 +260,12 @@ func (m *memory) throttled(here sofar, call *ending, asked time.Duration, weighe
 // answered records how a call ended that was not throttled.
 func (m *memory) answered(call *ending, outcome adaptive.Outcome) {
 	m.endRecord(call)
-	if m.learner == nil {
+	switch {
+	case m.learner != nil:
+	case outcome == adaptive.Elsewhere:
+		m.ramp.leaveOut(call.since)
+		return
+	default:
 		m.ramp = m.ramp.answer(call.since, outcome == adaptive.Granted, m.room.places())
 		return
 	}

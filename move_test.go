@@ -3,6 +3,7 @@ package sluice_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"sync"
 	"testing"
@@ -99,6 +100,60 @@ func TestAttempts_Move_Refused(t *testing.T) {
 			t.Errorf("host %v, part %v", h, p)
 		}
 	})
+}
+
+// A call that is moved is one call less: the gate before estimates the limit as if it had not been made.
+func TestAttempts_Move_NotAccepted(t *testing.T) {
+	for _, search := range []bool{false, true} {
+		learned := func(moved int) (l sluice.Learned) {
+			synctest.Test(t, func(t *testing.T) {
+				host := must(sluice.New(sluice.Config{Name: "host", Adaptive: sluice.Adaptive{Search: search, Start: sluice.PerSecond(1000)}}))
+				part := must(host.Part("part"))
+				end := func(err error, move bool) func() {
+					a := sluice.NewRetryLoop(host, sluice.RetryPolicy{})
+					permit, failed := a.Next(t.Context(), 1)
+					if failed != nil {
+						t.Fatal(failed)
+					}
+					return func() {
+						defer permit.Release()
+						if move {
+							a.Move(part)
+						}
+						if again, failed := a.Done(t.Context(), err); again == (err == nil) {
+							t.Fatal(again, failed)
+						}
+					}
+				}
+				throttled := sluice.ThrottledFor(errors.New("429"), 30*time.Second)
+				var ends []func()
+				for i := range 40 {
+					switch {
+					case i < 10:
+						ends = append(ends, end(nil, false))
+					case i < 20:
+						ends = append(ends, end(throttled, false))
+					case i < 20+moved:
+						ends = append(ends, end(throttled, true))
+					}
+				}
+				time.Sleep(time.Second)
+				for i := len(ends) - 1; i >= 0; i-- { // those that are moved first, before the gate learns
+					ends[i]()
+				}
+				end(nil, false)()
+				l = *host.Stats().Learned
+			})
+			return l
+		}
+		few, many := learned(0), learned(20)
+		if few.AcceptedRate == 0 || few.Pace == 0 {
+			t.Fatal("nothing was learned:", few)
+		}
+		if fmt.Sprint(many) != fmt.Sprint(few) {
+			t.Errorf("search %v: learned\n%v, without the calls that were moved\n%v", search, many, few)
+		}
+	}
 }
 
 // A retracted attempt is none: its permit is back, and the next one is the first.

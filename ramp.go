@@ -247,6 +247,13 @@ func (r *ramp) started(now, _ time.Duration, _ want) {
 	r.out++
 }
 
+// leaveOut ends a call that left at since and was throttled because of a limit of others.
+func (r *ramp) leaveOut(since time.Duration) {
+	if r != nil && since >= r.began {
+		r.out = max(0, r.out-1)
+	}
+}
+
 // answer returns the ramp after the response to a call that left at since and was
 // not throttled. fine is true for a success and for a definite answer; after a failure
 // the window does not grow. The ramp is over when it holds back less than the

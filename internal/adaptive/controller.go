@@ -92,10 +92,11 @@ type Call struct {
 type Outcome uint8
 
 const (
-	Granted Outcome = iota // the server served it
-	Failed                 // the server took it and failed: its latency means nothing
-	Refused                // the server rejected it because of too many calls
-	Unknown                // there is no reply: it was canceled, or the connection broke
+	Granted   Outcome = iota // the server served it
+	Failed                   // the server took it and failed: its latency means nothing
+	Refused                  // the server rejected it because of too many calls
+	Unknown                  // there is no reply: it was canceled, or the connection broke
+	Elsewhere                // the server rejected it because of another limit
 )
 
 // A Reply is how a call ended.
@@ -282,6 +283,9 @@ func (c *Controller) Ended(now time.Duration, call Call, reply Reply) {
 		c.refused(t, call, took, reply.RetryAfter > 0)
 	case Unknown:
 		c.blockage.forget(call)
+	case Elsewhere:
+		c.denied(call)
+		c.blockage.forget(call)
 	default:
 		if c.blockage.on && call.poll && call.epoch == c.epoch {
 			c.unblock(call)
@@ -308,11 +312,7 @@ func (c *Controller) refused(t float64, call Call, took float64, told bool) {
 	c.refusals++
 	c.pace.refusals++
 	average(&c.refusal, took, .2)
-	at := c.ledger.refuse(call)
-	c.blockage.from.without(call)
-	c.cycles.without(call)
-	c.costly.start.without(call)
-	c.window.refused(call)
+	at := c.denied(call)
 	if c.capacity.refused(c, t, call, told) {
 		return
 	}
@@ -327,6 +327,16 @@ func (c *Controller) refused(t float64, call Call, took float64, told bool) {
 	default:
 		c.block(t, call, at, told)
 	}
+}
+
+// denied corrects what was accepted by a call that was not, and returns its point.
+func (c *Controller) denied(call Call) point {
+	at := c.ledger.refuse(call)
+	c.blockage.from.without(call)
+	c.cycles.without(call)
+	c.costly.start.without(call)
+	c.window.refused(call)
+	return at
 }
 
 // expected reports whether the pace was where rejections are to be expected.
