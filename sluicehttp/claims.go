@@ -2,7 +2,6 @@ package sluicehttp
 
 import (
 	"net/http"
-	"slices"
 	"time"
 
 	"github.com/sluice-go/sluice"
@@ -222,7 +221,7 @@ func (st *state) emptyUntil(said *ratelimit.Info, found *findings, now time.Time
 	switch use := &st.t.cfg.Published; {
 	case !at.IsZero() && source == said.RetrySource: // of a redirect
 		return at, source
-	case use.Disabled || at.IsZero() && use.Reserve == 0 && !found.anyPending():
+	case use.Disabled || at.IsZero() && use.Reserve == 0:
 		return time.Time{}, ""
 	}
 	at = time.Time{}
@@ -231,9 +230,6 @@ func (st *state) emptyUntil(said *ratelimit.Info, found *findings, now time.Time
 		remaining, known := l.Remaining.Value()
 		reserve := st.t.cfg.Published.reserve(mostOf(l))
 		exhausted := known && (remaining == 0 || reserve > 0 && remaining < 1+reserve)
-		if i < len(found) && found[i].pending.After(at) {
-			at, source = found[i].pending, l.Source
-		}
 		if !exhausted || l.ResetAt.IsZero() || l.Unit == concurrent || !l.NextAt.IsZero() && !countsCalls(l) {
 			continue // for LLM tokens: a small call may pass
 		}
@@ -248,9 +244,15 @@ func (st *state) emptyUntil(said *ratelimit.Info, found *findings, now time.Time
 	return at, source
 }
 
-// anyPending reports whether the calls in flight may use up what remains of a limit.
-func (found *findings) anyPending() bool {
-	return slices.ContainsFunc(found[:], func(f finding) bool { return !f.pending.IsZero() })
+// pendingUntil returns until when no call should be sent because those in flight may use up what remains
+// of a limit in said. That is not what the server says, so nobody asks whose limit it is.
+func (found *findings) pendingUntil(said *ratelimit.Info) (at time.Time, source string) {
+	for i := range min(len(said.Limits), len(found)) {
+		if found[i].pending.After(at) {
+			at, source = found[i].pending, said.Limits[i].Source
+		}
+	}
+	return at, source
 }
 
 // opens returns when a call may be sent if nothing remains of l, limit i; zero if now.

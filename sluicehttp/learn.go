@@ -141,7 +141,11 @@ func (st *state) learn(said *ratelimit.Info, found *findings, now time.Time) {
 		return // most responses say nothing
 	}
 	// A published limit holds calls up itself, without a slow start at the end.
-	if at, source := st.emptyUntil(said, found, now); at.After(now) && st.published == nil {
+	at, source := st.emptyUntil(said, found, now)
+	if pending, of := found.pendingUntil(said); pending.After(at) && !st.t.cfg.Published.Disabled {
+		at, source = pending, of
+	}
+	if at.After(now) && st.published == nil {
 		st.gate.PauseUntil(st.t.later(st.cut(at, now, source), now), source+": nothing remains")
 	}
 	st.mu.Lock()
