@@ -18,14 +18,16 @@ func (g *Gate) ended(err error, since time.Duration, p *Permit) error {
 	in := g.learnsIn()
 	since += g.accountAhead
 	if err == nil {
-		p.answer(adaptive.Granted)
+		g.answerTo(p, adaptive.Granted)
 		in.answeredWellFor(g, since, firstRefund, false)
 		return nil
 	}
 	m := in.judge(err, since, g.refusedBy)
 	in.honorFor(g, err, m.throttled, since, p)
 	wellAnswered := m.definite(err)
-	p.answer(outcomeOf(err, wellAnswered)) // before the release, which counts a missing answer as a success
+	if p != nil || m.throttled == nil {
+		g.answerTo(p, outcomeOf(err, wellAnswered)) // before the release, which counts a missing answer as a success
+	}
 	switch {
 	case wellAnswered:
 		in.answeredWellFor(g, since, 0, m.unclear)
@@ -182,6 +184,23 @@ func (g *Gate) wake(now time.Duration) {
 	if g.queue.Len() > 0 {
 		g.queue.Advance(now)
 		g.queue.Kick()
+	}
+}
+
+// answerTo is Permit.answer, also for a call that left without a permit, when no answer counted, and was
+// not throttled. If answers count since, one of the calls in flight was throttled, and it matters that
+// others were not: of 64 that left freely, three of which were throttled, 61 did not count.
+func (g *Gate) answerTo(p *Permit, outcome adaptive.Outcome) {
+	if p != nil {
+		p.answer(outcome)
+		return
+	}
+	for ; g != nil; g = g.parent {
+		if g.answersCount.Load() {
+			g.queue.Lock()
+			g.memory.answeredFree()
+			g.queue.Unlock()
+		}
 	}
 }
 

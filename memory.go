@@ -273,6 +273,12 @@ func (m *memory) answered(call *ending, outcome adaptive.Outcome) {
 	m.forgetLearned()
 }
 
+// answeredFree records the end of a call that left when no answer counted, and was not throttled.
+func (m *memory) answeredFree() {
+	m.ramp = m.ramp.answeredFree()
+	m.answersCount.Store(m.ramp != nil || m.learner != nil)
+}
+
 // pay pays for a retry of a call that left at left. If the budget cannot pay, it spaces calls out by
 // at least backoff, and pay returns false.
 func (m *memory) pay(now time.Duration, kind failure, left, backoff time.Duration) bool {

@@ -247,6 +247,17 @@ func (r *ramp) started(now, _ time.Duration, _ want) {
 	r.out++
 }
 
+// answeredFree is answer for a call that left before there was a ramp.
+func (r *ramp) answeredFree() *ramp {
+	if r == nil || r.on {
+		return r
+	}
+	if r.history = r.history << 1 & (1<<rampHistory - 1); r.history == 0 {
+		return nil
+	}
+	return r
+}
+
 // leaveOut ends a call that left at since and was throttled because of a limit of others.
 func (r *ramp) leaveOut(since time.Duration) {
 	if r != nil && since >= r.began {

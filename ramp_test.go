@@ -441,6 +441,38 @@ func TestSlowStart_ThreeRefusalsAmongSixteenAnswers(t *testing.T) {
 	}
 }
 
+// Calls that left before the first throttle have no permit, and count as well: of 64 in flight three are
+// throttled, which is fewer than 3 of 16.
+func TestSlowStart_CountsFreeCalls(t *testing.T) {
+	for _, below := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			parent := must(sluice.New(sluice.Config{Name: "parent"}))
+			g := parent
+			if below {
+				g = must(sluice.New(sluice.Config{Parent: parent}))
+			}
+			var all sync.WaitGroup
+			for i := range 64 {
+				all.Go(func() {
+					_ = g.Do(bg, func(context.Context) error {
+						time.Sleep(time.Second + time.Duration(i)*time.Millisecond)
+						if i%20 == 0 {
+							return sluice.ThrottledFor(errBusy, 0)
+						}
+						return nil
+					})
+				})
+			}
+			all.Wait()
+			for i := range 4 {
+				if _, ok := g.TryAcquire(1); !ok {
+					t.Errorf("below a parent %v: call %d waits: %v", below, i, g.Stats())
+				}
+			}
+		})
+	}
+}
+
 // A server that refuses all calls without a time is called after twice the time since the
 // first call of the last refusal.
 func TestSlowStart_ProbesAServerThatRefusesAll(t *testing.T) {
