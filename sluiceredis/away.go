@@ -28,10 +28,8 @@ const (
 	// than the limit. After the outage, the next script for the key reports units that the share
 	// allowed and that still apply.
 	//
-	// With i of M instances cut off, all instances together allow at most (1 + i/M) times as much
-	// as the limit, in any window; none has a fresh burst when its server becomes unavailable or is
-	// back. M does not include instances that started less than 3 s before the first was cut off,
-	// or later: they have no share at first.
+	// If i of the M instances that have a share are cut off, all together allow at most (1 + i/M)
+	// times as much as the limit, in any window.
 	LocalShare
 )
 

@@ -45,10 +45,9 @@ func (b *Bucket) OnOutage(p OutagePolicy) *Bucket {
 // SetRate changes the rate on this machine, for the calls that it makes. It returns an error and
 // changes nothing if Bucket would return one.
 //
-// Machines need not change at the same time. While they use different rates, as in a rolling
-// deploy, no more is allowed in any time than the laxer of both allows alone; once the last machine
-// has changed, exactly the new rate applies. If none of three or more rates is the laxest, the
-// bound is the largest burst with the highest rate.
+// While machines use different rates, as in a rolling deploy, no more is allowed in any time than
+// the laxer of both allows alone; once the last one has changed, exactly the new rate applies. If
+// none of three or more rates is the laxest, the bound is the largest burst with the highest rate.
 //
 // The number of units in use stays the same, but is at most the new burst. There is one exception:
 // a rate with a smaller burst and more units per period than the old one waits until the units that

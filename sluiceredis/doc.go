@@ -21,9 +21,8 @@
 //
 // Package rueidisclient, its own module, is the same for rueidis.
 //
-// In a gate, limits of this machine are asked first and those of a Redis last. Limits of a store
-// whose names are the same up to the last slash, such as orders/second and orders/day, and whose
-// keys are the same, are decided in one script, all or none.
+// In a gate, limits of a store whose names are the same up to the last slash, such as orders/second
+// and orders/day, and whose keys are the same, are decided in one script, all or none.
 //
 // # Guarantees
 //
@@ -41,8 +40,7 @@
 // # Outages
 //
 // A server that fails three times in a row is unavailable: no script is sent to it except a probe
-// now and then. Until a probe succeeds [Config].OnOutage, or the limit's own [OutagePolicy],
-// decides whether calls are rejected, allowed, or decided in this process. A semaphore always
-// rejects. [Store.Stats] shows the state. Without a Redis, [InProcess] keeps the limits in this
+// now and then. Until a probe succeeds, [Config].OnOutage or the limit's own [OutagePolicy]
+// applies. [Store.Stats] shows the state. Without a Redis, [InProcess] keeps the limits in this
 // process.
 package sluiceredis

@@ -17,19 +17,16 @@ var _ peers.Store = (*Store)(nil)
 // mostNews is the maximum number of numbers in an update.
 const mostNews = 64
 
-// Exchange makes s a [peers.Store], for sluice.Adaptive.Peers: gates of several processes that call
-// one server share the learned limit, and each takes its share of it. Gates of one name, prefix and
-// Redis are a group.
+// Exchange makes s a [peers.Store], for sluice.Adaptive.Peers: gates of one name, prefix and Redis
+// share the learned limit. With [InProcess], gates of one name in this store do.
 //
-// The gate calls Exchange itself, at most four times a second for each unit, while it is in use:
-// one script that reads and writes one key, whose cost grows with the number of processes. The
-// clocks of the machines do not matter. A gate that is closed, not used for a second, or has not
-// reported for 3 s is not part of the group. Learned limits are kept for 10 min after the last
-// report, for processes that start later.
+// The gates call Exchange themselves, at most four times a second for each unit: one script that
+// reads and writes one key, whose cost grows with the number of processes. A gate that is closed,
+// not used for a second, or has not reported for 3 s is not part of the group. Learned limits are
+// kept for 10 min after the last report, for processes that start later.
 //
 // While the server does not answer, gates learn alone. OnOutage and Strict do not matter: if the
-// server loses its data, gates keep the limits that they have learned themselves. With [InProcess],
-// the gates of one name in this store are the group.
+// server loses its data, gates keep the limits that they have learned themselves.
 //
 // Exchange returns an error if the report is invalid, or the server does not answer.
 func (s *Store) Exchange(ctx context.Context, group string, r peers.Report) (peers.Reply, error) {

@@ -35,7 +35,7 @@ type Fixed struct{ limiters }
 //
 // Window and Offset may also be changed machine by machine. While they differ, the calls of all
 // machines are counted for each pair of them, and a call must fit into each window that has not
-// ended: no machine gets more than either configuration allows.
+// ended.
 func (s *Store) Fixed(name string, cfg FixedConfig) (*Fixed, error) {
 	if err := checkWindow(name, cfg.Limit, cfg.Window, kinds.MostFixed); err != nil {
 		return nil, err

@@ -14,8 +14,7 @@ import (
 type goRedis struct{ client redis.UniversalClient }
 
 // NewGoRedis returns a [Client] that sends scripts through client, which the caller must close.
-// client may be for a single server, one that Sentinel names, or a Cluster. The Client is safe for
-// use by multiple goroutines. Scripts are never sent twice, whatever MaxRetries is.
+// Scripts are never sent twice, whatever MaxRetries is.
 //
 // NewGoRedis returns an error unless the option ContextTimeoutEnabled of client is set, without
 // which client ignores the deadlines of contexts. A redis.Ring is an error: it moves keys to

@@ -32,9 +32,8 @@ func (l *limiters) at(key string) spot {
 }
 
 // Take takes n from the limit of key if n fit now. Otherwise it changes nothing, and the result
-// says when they will fit. n = 0 changes nothing and is always allowed. If n is larger than the
-// burst of a [Bucket], the limit of a window, or 10,000 in a [Sliding], Err of the result is
-// [limits.ErrTooLarge].
+// says when they will fit. n = 0 changes nothing and is always allowed. If n can never fit, Err of
+// the result is [limits.ErrTooLarge].
 //
 // The error matches [ErrOutage] if the server did not answer and the [OutagePolicy] rejects calls.
 // If ctx ends during the call, its error is returned and the units are refunded. Take panics if n <
@@ -43,10 +42,8 @@ func (l *limiters) Take(ctx context.Context, key string, n int64) (limits.Result
 	return l.store.take(ctx, l.at(key), n)
 }
 
-// On returns the limit of key, for a gate or sluice.NewQueue. Its Adjust returns units that still
-// apply: in a bucket those that cannot have leaked yet, in a fixed window those allowed in it, and
-// in a sliding window the newest that are as old as the call. If there are none, its error is
-// [ErrStranded].
+// On returns the limit of key, for a gate or sluice.NewQueue. Its Adjust returns only units that
+// cannot have leaked yet or are still in the window; if there are none, its error is [ErrStranded].
 func (l *limiters) On(key string) limits.Remote { return l.on(key) }
 
 func (l *limiters) on(key string) *limiter { return &limiter{l, l.at(key).key} }

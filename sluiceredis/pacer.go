@@ -66,9 +66,7 @@ type PacerConfig struct {
 // MaxLateness) ÷ interval + n units start, where n is the largest cost, and Burst − 1 more after an
 // idle time; a MaxLateness of 0 is at most 50 ms.
 //
-// Callers are served in the order in which their requests reach the server. As a limit of a gate, a
-// Pacer holds slots for the first caller in the gate's queue and for those behind it, for up to
-// eight round trips ahead, or for Prefetch.
+// Callers are served in the order in which their requests reach the server.
 type Pacer struct {
 	store *Store
 	key   string
@@ -96,10 +94,9 @@ type spacing struct {
 	missed   int64 // ns of unused slots that may be caught up: the burst
 }
 
-// Pacer returns the pacer called name. With a burst of 1 calls start strictly evenly; with a
-// larger one, up to Burst calls may start together after an idle time. Pacer returns an error
-// if name is empty, if [limits.Rate.Check] does, if an interval is longer than the horizon or a
-// burst longer than 52 days, or if a duration in cfg is negative or longer than 52 days.
+// Pacer returns the pacer called name. It returns an error if name is empty, if [limits.Rate.Check]
+// does, if an interval is longer than the horizon or a burst longer than 52 days, or if a duration
+// in cfg is negative or longer than 52 days.
 func (s *Store) Pacer(name string, rate limits.Rate, cfg PacerConfig) (*Pacer, error) {
 	if err := checkName(name); err != nil {
 		return nil, err
@@ -129,10 +126,9 @@ func (s *Store) Pacer(name string, rate limits.Rate, cfg PacerConfig) (*Pacer, e
 }
 
 // SetRate changes the rate for slots that this machine reserves from now on. It returns an error
-// and changes nothing if Pacer would return one. Machines need not change at the same time: calls
-// never start faster than at the highest of the rates. Reserved and prefetched slots stay where
-// they are, so the first call after the change still starts an old interval after the one before
-// it.
+// and changes nothing if Pacer would return one. While machines use different rates, calls never
+// start faster than at the highest. Reserved and prefetched slots stay where they are, so the first
+// call after the change still starts an old interval after the one before it.
 func (p *Pacer) SetRate(rate limits.Rate) error {
 	if err := rate.Check(); err != nil {
 		return fmt.Errorf("sluiceredis: %w", err)

@@ -22,8 +22,8 @@ type adapter struct {
 var _ sluiceredis.Topology = (*adapter)(nil)
 
 // New connects as option says, to a single server, to one that Sentinel names, or to a Cluster. It
-// returns a client, which is safe for use by multiple goroutines, and a function that closes its
-// connections when all replies have come, or after a second.
+// returns a client and a function that closes its connections when all replies have come, or after
+// a second.
 //
 // New returns an error if it cannot connect, except with ForceSingleClient: then it connects on
 // first use. It also returns an error for the options
@@ -35,8 +35,8 @@ var _ sluiceredis.Topology = (*adapter)(nil)
 //   - Standalone.EnableRedirect: if the server redirects one script of a pipeline, all
 //     of them are sent again.
 //
-// An existing client of rueidis does not reveal these, so New makes its own. It sets DisableRetry
-// and DisableCache: scripts need neither, and servers without RESP3 work as well.
+// New sets DisableRetry and DisableCache: scripts need neither, and servers without RESP3 work as
+// well.
 //
 // A deadline is honored, with two exceptions. A script call that comes while a connection is being
 // made waits for it, for at most Dialer.Timeout (5 s if 0). One that finds more than
@@ -50,7 +50,7 @@ var _ sluiceredis.Topology = (*adapter)(nil)
 // whole cluster as unavailable when several scripts in a row have failed, whichever of its servers
 // they were for.
 func New(option rueidis.ClientOption) (client sluiceredis.Client, closes func(), err error) {
-	switch {
+	switch { // a client that exists does not reveal these, so New makes its own
 	case option.ReplicaOnly, option.SendToReplicas != nil, len(option.Standalone.ReplicaAddress) > 0:
 		return nil, nil, errors.New("rueidisclient: the client reads from replicas: limits must be asked of masters")
 	case option.ConnLifetime > 0:

@@ -1,6 +1,5 @@
 // Package rueidisclient sends the scripts of package sluiceredis through
-// [github.com/redis/rueidis]. It is its own module, so that programs that use another library do
-// not download this one.
+// [github.com/redis/rueidis]. It is its own module.
 //
 //	client, closes, err := rueidisclient.New(rueidis.ClientOption{InitAddress: []string{addr}})
 //	…
@@ -9,7 +8,7 @@
 //
 // rueidis sends the scripts of many goroutines over a few connections, in pipelines, while go-redis
 // takes a connection for each pipeline. So with many keys rueidis makes more decisions per second.
-// For one key it matters less: its callers share scripts anyway. The guarantees are the same.
+// The guarantees are the same.
 //
 // The replies on a connection come in order, so a slow script delays those behind it. The
 // connections that [New] makes carry scripts only.
