@@ -19,9 +19,8 @@ import (
 // Several goroutines may call its functions concurrently. A function must not change the request,
 // read its body, or keep the body that it gets.
 type Config struct {
-	// Rate is how often requests of each key may start, and Concurrency how many may be in
-	// flight. They are short for the fields of Gate; set each in one place. The zero Rate means
-	// no limit.
+	// Rate and Concurrency are short for those of Gate, for each key; set each in one place. The
+	// zero Rate means no limit.
 	Rate sluice.Rate
 
 	// Concurrency is described above. 0 means no limit.
@@ -50,25 +49,22 @@ type Config struct {
 	// Key returns the name of the gate for a request. nil means one for each scheme, host and port.
 	Key func(req *http.Request) string
 
-	// Claimant, if set, returns on whose behalf a request is made, such as a tenant, or a user as
-	// opposed to a batch. The claimants of a key take turns by their weights, see
-	// sluice.Config.Weight, under the same limits. nil means first come, first served. Gate must
-	// have no Semaphore. It is called before each attempt. Do not use a header of callers that you
-	// do not trust.
+	// Claimant, if set, returns on whose behalf a request is made, such as a tenant. The claimants
+	// of a key take turns by their weights, see sluice.Config.Weight. nil means first come, first
+	// served. Gate must have no Semaphore. It is called before each attempt. Do not use a header of
+	// callers that you do not trust.
 	Claimant func(req *http.Request) sluice.Claimant
 
 	// Retry is the policy for retries. Its AttemptTimeout applies until the header of the response
 	// arrives, and not to reading the body. 0 means 10 min, but none for a request with a body of
-	// more than 1 MiB or of unknown length, which may take as long to send; negative means none.
-	// After it the request is sent again only if it is idempotent. Its Retryable is called for
-	// errors of the base transport and for a *StatusError that would be retried otherwise, but not
-	// for throttles.
+	// more than 1 MiB or of unknown length; negative means none. After it the request is sent again
+	// only if it is idempotent. Its Retryable is called for errors of the base transport and for a
+	// *StatusError that would be retried otherwise, but not for throttles.
 	Retry sluice.RetryPolicy
 
 	// MaxPause is the longest pause of a key that a server can cause, by a Retry-After, an
 	// exhausted limit, or the interval of a rate. A longer one is cut, which Stats shows as a
 	// Warning. 0 means 24 h, or Retry.MaxServerWait if that is longer; negative means no bound.
-	// Transport.Resume ends a pause earlier.
 	MaxPause time.Duration
 
 	// AlsoRetry are further statuses to retry, such as 409. They must be from 400
@@ -82,9 +78,9 @@ type Config struct {
 	Idempotent func(req *http.Request, body []byte) bool
 
 	// Cost, if set, returns the estimated amounts of a request in limits that count more than
-	// calls, such as {"tokens": 1200, "input": 200, "output": 1000}. Each amount is taken from the
-	// Gate.Limits with that Unit and from the limits that the server publishes, see docs/http.md.
-	// The amount of sluice.Cost is the n of the call, unless Overrides.Cost is set.
+	// calls, see sluice.Costs. Each amount is taken from the Gate.Limits with that Unit and from
+	// the limits that the server publishes, see docs/http.md. The amount of sluice.Cost is the n of
+	// the call, unless Overrides.Cost is set.
 	//
 	// It gets up to 1 MiB of the body if that can be read again: by GetBody, or because its length
 	// is known and at most 64 KiB. Otherwise body is nil. It is called once for each request,
@@ -98,8 +94,7 @@ type Config struct {
 	// NoRetryThrottled turns off retries of throttled requests that are not idempotent.
 	NoRetryThrottled bool
 
-	// ReleaseAtHeaders releases the permit when the header of a response arrives. By default it
-	// is held until the body is read or closed.
+	// ReleaseAtHeaders releases the permit when the header of a response arrives.
 	ReleaseAtHeaders bool
 
 	// OnAttempt, if set, is called after each attempt with the key of its gate, when the header of
@@ -111,22 +106,21 @@ type Config struct {
 	// 1 min.
 	LeakThreshold time.Duration
 
-	// Published is how the limits that servers publish are used. They are used by default.
+	// Published is how the limits that servers publish are used.
 	Published Published
 
 	// Headers configures how header fields are read.
 	Headers ratelimit.Options
 
-	// Inspect, if set, reads limits that are not in the header of a response, for APIs that are
-	// not recognized without it, see docs/http.md. It sees the result and may change it.
+	// Inspect, if set, reads limits that are not in the header of a response, for APIs that are not
+	// recognized without it, see docs/http.md.
 	Inspect Inspector
 }
 
 // Published is how a Transport uses the limits that servers publish in headers. The zero Published
 // is on: requests stop before a limit is exceeded, until it says that there is more, as far as the
 // header proves true; see docs/http.md. A limit whose windows last at most two seconds becomes the
-// rate of a key while requests wait, if none is configured and Gate.Adaptive.Peers is not set;
-// Stats shows it.
+// rate of a key while requests wait, if none is configured and Gate.Adaptive.Peers is not set.
 type Published struct {
 	// Disabled means that an exhausted limit delays no requests. The configured rate and
 	// concurrency apply, and throttling responses are respected.
@@ -137,10 +131,10 @@ type Published struct {
 	// the last tenth, 1 always; 0 means never. Only 1 spreads a limit whose maximum is unknown.
 	// Limits of other units than requests are spread only with a Cost.
 	//
-	// With 1, a key without a configured rate also has the slowest rate that its server
-	// publishes and, if none is configured, the concurrency. The burst is then 1; a Gate.Rate
-	// that has only a Burst is an error. Until the first response, calls without a configured
-	// concurrency go one by one. Stats shows the current ones.
+	// With 1, a key without a configured rate also has the slowest rate that its server publishes
+	// and, if none is configured, the concurrency. The burst is then 1; a Gate.Rate that has only a
+	// Burst is an error. Until the first response, calls without a configured concurrency go one by
+	// one.
 	Spread float64
 
 	// Reserve is the share of each limit that is not used, such as for another program with the

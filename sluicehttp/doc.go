@@ -21,9 +21,8 @@
 // # Timeouts
 //
 // Set no http.Client.Timeout: it includes the time in the queue. An attempt has
-// RetryPolicy.AttemptTimeout until its header, by default 10 minutes. RetryPolicy.MaxServerWait
-// limits each wait that a server requests, RetryPolicy.MaxElapsed the start of the last attempt.
-// For many requests, batch.Map starts no more than can be sent in time.
+// RetryPolicy.AttemptTimeout until its header, by default 10 minutes; RetryPolicy also limits the
+// waits. For many requests, batch.Map starts no more than can be sent in time.
 //
 // # Retries
 //

@@ -63,10 +63,9 @@ func GraphQL(resp *http.Response, peek func() []byte, said *ratelimit.Info) {
 	}
 }
 
-// Google is an [Inspector] for the APIs of Google, whose errors say in the body that there were too
-// many calls, with any status from 400, such as 403 of Drive: a reason such as
-// userRateLimitExceeded, or the status RESOURCE_EXHAUSTED. With 429 and 503 it reads the
-// retryDelay. It prevents retries when the quota of a day is used up.
+// Google is an [Inspector] for the APIs of Google, which throttle with any status from 400, and a
+// body with a reason such as userRateLimitExceeded or the status RESOURCE_EXHAUSTED. With 429 and
+// 503 it reads the retryDelay. It prevents retries when the quota of a day is used up.
 //
 // Every Transport uses Google for errors of JSON.
 func Google(resp *http.Response, peek func() []byte, said *ratelimit.Info) {

@@ -7,8 +7,7 @@ import (
 	"time"
 )
 
-// Overrides change the [Config] for single requests, see [WithOverrides]. A zero field changes
-// nothing.
+// Overrides change the [Config] for single requests, see [WithOverrides].
 type Overrides struct {
 	// Key names the gate, in place of Config.Key. It does not apply to redirects
 	// to another host.

@@ -56,9 +56,8 @@ func New(base http.RoundTripper, options ...Config) (*Transport, error) {
 	return t, nil
 }
 
-// NewClient returns a client with a new Transport above [http.DefaultTransport], without a Timeout,
-// which would include the time in the queue. Each attempt has the AttemptTimeout of Config.Retry
-// instead. Its errors are those of [New].
+// NewClient returns a client with a new Transport above [http.DefaultTransport], and without a
+// Timeout. Its errors are those of [New].
 func NewClient(options ...Config) (*http.Client, error) {
 	t, err := New(nil, options...)
 	if err != nil {
@@ -223,8 +222,7 @@ func (t *Transport) use(k key, f func(*state) error) error {
 // The deprecated Request.Cancel does not end a wait for the gate or in a backoff: use the
 // context of the request. When it ends an attempt, the request is not sent again.
 //
-// The permit of the request is released when the body of the response has been read to its
-// end, has failed, or is closed. RoundTrip never changes req and always closes its body.
+// RoundTrip never changes req and always closes its body.
 func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	t.init()
 	c := call{t: t, req: req, ctx: req.Context()}

@@ -19,9 +19,8 @@ import (
 //
 // Of more than 64 KiB a part is the last 64 KiB. If they begin with { they are treated as JSON, and
 // part is the JSON without its white space, with "" for each string of more than 1 KiB and [] for
-// each array that has more than 4 KiB all the same, or the last 64 KiB of that. So it has the usage
-// wherever that stands. A body is uncompressed only if net/http has done that: if the request has no
-// Accept-Encoding of its own.
+// each array that has more than 4 KiB all the same, or the last 64 KiB of that. A body is
+// uncompressed only if net/http has done that: if the request has no Accept-Encoding of its own.
 //
 // The last part comes when the body was read to its end, and resp.Trailer is complete, or when it
 // is closed. It does not come if the context of the request ends before. The amounts in used then
