@@ -38,42 +38,38 @@ type Config[In any] struct {
 	// some of them.
 	ReadAhead int
 
-	// Group, if set, returns the group of an item, such as the host that it calls. A group
-	// whose calls wait delays only its own items: later items of other groups start. While
-	// other groups have calls to make, a group has at most half of the concurrency of the gate.
-	// Each item in progress has a goroutine; a group has at most twice the concurrency of them,
-	// or 1,000 if that is unlimited.
+	// Group, if set, returns the group of an item, such as the host that it calls. While other
+	// groups have calls to make, a group has at most half of the concurrency of the gate. Each item
+	// in progress has a goroutine; a group has at most twice the concurrency of them, or 1,000 if
+	// that is unlimited.
 	//
 	// If the function of a paced batch fails because a server requests too long a wait, only the
 	// group ends: its items are unfinished.
 	Group func(item In) string
 
-	// Suspend says when the items of a group, or all without a Group, are not tried for a while,
-	// and when that ends the batch.
+	// Suspend says when items are not tried for a while, and when that ends the batch.
 	Suspend Suspend
 
 	// Ordered yields results in the order of the input. A slow item then delays those after it,
 	// at most ReadAhead of them.
 	Ordered bool
 
-	// Halt ends the batch after a number of failures or successes. The zero Halt never does.
+	// Halt ends the batch after a number of failures or successes.
 	Halt Halt
 
 	// Stop, if not nil, ends the batch soon when it is closed.
 	Stop <-chan struct{}
 
 	// OnStop, if set, is called once with the reason, as soon as the batch ends early or the loop
-	// is left. It may be called by any goroutine and must not block. An input that can block needs
-	// it to give up.
+	// is left. It may be called by any goroutine and must not block.
 	OnStop func(why error)
 
-	// Log, if not nil, says which items are skipped and records the outcome of the others. A Log
-	// serves one batch at a time.
+	// Log, if not nil, says which items are skipped and records the outcome of the others.
 	Log *Log
 
 	// Key names an item in the log. Items with the same key are the same item: when a batch is
-	// resumed and one of them is ok, all are skipped, and Stats.Repeated counts those that may
-	// never have run. Key is required with a Log, except that the key of a string is the string.
+	// resumed and one of them is ok, all are skipped, see Stats.Repeated. Key is required with a
+	// Log, except that the key of a string is the string.
 	Key func(item In) string
 
 	// Tally, if not nil, counts the outcomes. It can be read at any time.

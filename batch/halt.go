@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// A Halt ends a batch when one of its numbers is reached; 0 means none. It counts the
-// items that this batch finishes, not those that it skips.
+// A Halt ends a batch when one of its numbers is reached. It counts the items that this batch
+// finishes, not those that it skips.
 type Halt struct {
 	// Now cancels the attempts in flight. Otherwise they are finished and counted, but not retried.
 	Now bool

@@ -66,13 +66,12 @@ type LogConfig struct {
 //	{"key":"b","state":"failed","attempts":4,…,"error":"503 Service Unavailable"}
 //	{"learned":{…},"gate":"api"}
 //
-// A line is written when the body of the loop has ended for its item. Lines survive the end of the
-// process, including kill -9. They are synced to disk after a second, when the batch ends, and by
-// Close: if the machine loses power, the items of about the last second may be run again, like all
-// without a line. If the file was removed or replaced by then, the batch ends with an error. A key
-// that is not UTF-8 is written as base64 in the field raw_key. If the gate finds the limit of its
-// server automatically, see sluice.Adaptive, the log keeps its estimates, and restores them to the
-// gate of that name when the batch is resumed.
+// Lines survive the end of the process, including kill -9. They are synced to disk after a second,
+// when the batch ends, and by Close: if the machine loses power, the items of about the last second
+// may be run again. If the file was removed or replaced by then, the batch ends with an error. A
+// key that is not UTF-8 is written as base64 in the field raw_key. If the gate finds the limit of
+// its server automatically, see sluice.Adaptive, the log keeps its estimates, and restores them to
+// the gate of that name when the batch is resumed.
 //
 // A Log must be made by [OpenLog]. It is not safe for use by multiple goroutines, and serves one
 // batch at a time. It keeps 20 to 50 bytes in memory for each key that was in the file when it was
