@@ -29,10 +29,9 @@ type Config struct {
 	// "dns:///api.example.com:443"; method is such as "/package.Service/Method".
 	Key func(ctx context.Context, target, method string) string
 
-	// Claimant, if set, returns on whose behalf a call is made, such as a tenant, or a user as
-	// opposed to a batch. The claimants of a key take turns by their weights, see
-	// sluice.Config.Weight, under the same limits. nil means first come, first served. The gates
-	// must have no Semaphore.
+	// Claimant, if set, returns on whose behalf a call is made, such as a tenant. The claimants of
+	// a key take turns by their weights, see sluice.Config.Weight. nil means first come, first
+	// served. The gates must have no Semaphore.
 	Claimant func(ctx context.Context, target, method string) sluice.Claimant
 
 	// Retry is the policy for retries. Its AttemptTimeout limits the attempts of unary calls and,
@@ -47,9 +46,8 @@ type Config struct {
 	Idempotent func(method string) bool
 
 	// Cost, if set, returns the amounts that a call will take of limits that count more than calls,
-	// such as {"tokens": 1200, "input": 200, "output": 1000}. Each amount is taken from the
-	// Gate.Limits with that Unit. The amount of sluice.Cost is the n of the call, unless
-	// Overrides.Cost is set.
+	// see sluice.Costs. Each amount is taken from the Gate.Limits with that Unit. The amount of
+	// sluice.Cost is the n of the call, unless Overrides.Cost is set.
 	//
 	// request is the message that the client sends; a stream with a single message is opened when
 	// that is sent. It is nil for streams with several. Cost is called once for each call, before

@@ -22,7 +22,7 @@
 //
 // The permit of a unary call is held during each attempt, also while gRPC waits for a connection
 // (grpc.WaitForReady). The permit of a stream is held until the stream ends, see
-// [Interceptor.Stream]. Between two attempts no permit is held.
+// [Interceptor.Stream].
 //
 // A deadline covers the queue, pauses and all attempts. A call that cannot start before its
 // deadline fails immediately. RetryPolicy.AttemptTimeout limits each attempt of a unary call; the

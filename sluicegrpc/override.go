@@ -6,8 +6,7 @@ import (
 	"time"
 )
 
-// Overrides change the [Config] for single calls, see [WithOverrides]. A zero field changes
-// nothing.
+// Overrides change the [Config] for single calls, see [WithOverrides].
 type Overrides struct {
 	// Key names the gate, in place of Config.Key.
 	Key string
