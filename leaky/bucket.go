@@ -16,8 +16,7 @@ import (
 	"github.com/sluice-go/sluice/limits"
 )
 
-// A Bucket allows calls that fit into it and rejects the rest, immediately. A new one is empty: all
-// of its capacity is available.
+// A Bucket allows calls that fit into it and rejects the rest, immediately.
 //
 // Most programs need only [Bucket.Take]. A Bucket is also a limits.Limiter, for a sluice.Gate or
 // sluice.NewQueue; Take then bypasses their queue.
@@ -26,7 +25,7 @@ import (
 // method blocks: Take is one compare-and-swap, less than 0.1 µs. Only calls that lose the swap
 // again and again, and those during [Bucket.SetRate], wait for each other, for a fraction of a
 // microsecond. A Bucket starts no goroutine and needs no closing. It uses the monotonic clock,
-// except in [Bucket.Restore]. Made in a testing/synctest bubble, it belongs to that bubble.
+// except in [Bucket.Restore].
 type Bucket struct {
 	epoch time.Time // the origin of times
 	state atomic.Pointer[state]
@@ -73,10 +72,9 @@ func (s *state) pair(tat, now time.Duration) kind.BucketPair {
 
 const closed = -1 // no tat is negative
 
-// New returns a bucket that holds rate.Burst units (0 means 1) and leaks rate.Count per rate.Per:
-// {Count: 30, Per: time.Minute, Burst: 16} allows 16 together and then one every two seconds. It
-// returns an error for a rate that [limits.Rate.Check] rejects or of more than 10⁶ per second, and
-// if a full bucket would take longer than 146 years to drain.
+// New returns a bucket that holds rate.Burst units (0 means 1) and leaks rate.Count per rate.Per.
+// It returns an error for a rate that [limits.Rate.Check] rejects or of more than 10⁶ per second,
+// and if a full bucket would take longer than 146 years to drain.
 //
 // The interval per unit is rounded down to a nanosecond: 3 per second are 3.000000003.
 func New(rate limits.Rate) (*Bucket, error) {

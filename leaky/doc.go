@@ -18,8 +18,9 @@
 //
 // The generic cell rate algorithm, as in redis-cell's CL.THROTTLE, and a token bucket with capacity
 // − level tokens are the same thing. docs/coming-from.md has the calls of redis-cell and Spring
-// Cloud Gateway. The burst here includes the first call, so it is redis-cell's max_burst plus one.
+// Cloud Gateway.
 //
 // A new bucket is empty: all of its burst fits. A restarted program could therefore use a daily
-// allowance twice; [Bucket.Snapshot] and [Bucket.Restore] prevent that.
+// allowance twice; [Bucket.Snapshot] and [Bucket.Restore] prevent that. Limits made in a
+// testing/synctest bubble belong to that bubble.
 package leaky

@@ -1,7 +1,6 @@
 package limits
 
-// KeyedConfig configures a limit per key, such as leaky.Keyed or window.Keyed. Most limits need
-// only the zero KeyedConfig.
+// KeyedConfig configures a limit per key, such as leaky.Keyed or window.Keyed.
 type KeyedConfig struct {
 	// MaxKeys is the maximum number of remembered keys. A new key beyond that is rejected with
 	// [ErrTooManyKeys]; the old ones continue to work. Keys that hold nothing are included until

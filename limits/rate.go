@@ -11,8 +11,7 @@ import (
 // document it, and the number that may start together. The zero Rate stands for no limit; a Rate
 // that has only a Burst is an error.
 //
-// Only the ratio of Count and Per matters: 1 per second and 60 per minute are the same rate and,
-// without a burst, the same even spacing.
+// Only the ratio of Count and Per matters: 1 per second and 60 per minute are the same rate.
 type Rate struct {
 	Count int64         // at least 1
 	Per   time.Duration // positive, and Count at most one per nanosecond

@@ -6,8 +6,7 @@
 // addition it can be resized while in use, reports how full it is, and can wait for a bounded time.
 // docs/coming-from.md has the methods of java.util.concurrent.Semaphore.
 //
-// A semaphore of 2 keeps two calls in flight, whether each takes an hour or a millisecond. To space
-// calls out in time use package pacer; to have both use a gate of package sluice.
+// To space calls out in time use package pacer; to have both use a gate of package sluice.
 package semaphore
 
 import (

@@ -22,7 +22,6 @@
 // limits, to a sluice.Gate. All N may start at the same time: to space calls evenly, use package
 // pacer. If up to twice N in a window does no harm, use package leaky, which needs 8 bytes.
 //
-// No method waits for more than a mutex. A call takes a fraction of a microsecond; with a calendar,
-// the first one of a day takes slightly more. The limits start no goroutines and need no closing.
-// Made in a testing/synctest bubble, they belong to that bubble.
+// No method waits for more than a mutex. A call takes a fraction of a microsecond. The limits start
+// no goroutines and need no closing. Made in a testing/synctest bubble, they belong to that bubble.
 package window

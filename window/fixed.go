@@ -13,11 +13,9 @@ import (
 )
 
 // A Fixed allows at most its limit of units in each of its windows, which follow one another and do
-// not slide. With a [Calendar] they begin at fixed times: 5,000 per day from 00:00. Without one a
-// window begins with the first call after the end of the previous window.
-//
-// Up to twice the limit can pass within a moment around the edge of two windows. If the other side
-// counts by the same edges, that is right. Otherwise use a [Sliding], or half the limit.
+// not slide: around an edge, up to twice the limit can pass within a moment. With a [Calendar] they
+// begin at fixed times: 5,000 per day from 00:00. Without one a window begins with the first call
+// after the end of the previous window.
 //
 // With a calendar the wall clock is used. If the clock is put back, the Fixed stays in its window
 // until the clock has caught up, but at most for the length of the window: nothing is allowed
@@ -28,7 +26,7 @@ import (
 // sluice.NewQueue; Take then bypasses their queue.
 //
 // A Fixed is safe for use by multiple goroutines, must be made by [NewFixed] and must not be
-// copied. Its size is constant.
+// copied.
 type Fixed struct {
 	epoch time.Time // the origin of monotonic times
 

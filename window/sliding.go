@@ -16,8 +16,8 @@ import (
 //
 // It records the time of each call it allows, 16 bytes for all calls of the same nanosecond
 // together, until the call has left the window. A rejected call is not recorded and does not
-// prolong the wait. Memory grows to 16 bytes times the limit at most, 1.6 MB for a limit of
-// 100,000, and shrinks as calls are made.
+// prolong the wait. Memory grows to 16 bytes times the limit at most, and shrinks as calls are
+// made.
 //
 // Most programs need only [Sliding.Take]. A Sliding is also a limits.Limiter, for a sluice.Gate or
 // sluice.NewQueue; Take then bypasses their queue.
