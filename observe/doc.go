@@ -6,7 +6,7 @@
 //	the state of gates at /debug/vars                   expvar.Publish with Vars
 //	Prometheus metrics                                  the module observe/prometheus
 //	OpenTelemetry metrics                               the module observe/otel
-//	several observers                                   All
+//	several observers                                   Multi
 //	another exporter                                    Metrics, Sum, and Table for metrics by name
 //
 // For the gates of a sluicehttp.Transport, see the example of Vars.
@@ -22,9 +22,8 @@ import (
 	"github.com/sluice-go/sluice"
 )
 
-// Multi returns an observer that passes each event to observers, in order. Nil observers are
-// left out; if none remains, All returns nil. If one panics, the event does not reach
-// those after it.
+// Multi returns an observer that passes each event to observers, in order. Nil observers are left
+// out; if none remains, Multi returns nil. If one panics, the event does not reach those after it.
 func Multi(observers ...sluice.Observer) sluice.Observer {
 	var all []sluice.Observer
 	for _, o := range observers {

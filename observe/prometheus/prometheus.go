@@ -6,11 +6,9 @@
 //	gate, err := sluice.New(sluice.Config{Name: "api", Observer: metrics.Observe})
 //
 // A [Collector] can serve any number of gates. Its metrics have the label gate, the Config.Name of
-// the gate; docs/metrics.md lists them. Without Config.Gates they are those of events: how many
-// calls wait for how long, are in flight, are rejected and retried. With it, which costs calls
-// nothing, they include the current state, such as waiting calls, the cause of their wait, rates,
-// pauses, and the estimated limit of the server. With Config.Limits they include the limits that
-// servers publish, and with Config.OnAttempt of a transport its responses by status.
+// the gate; docs/metrics.md lists them. Without Config.Gates they are those of events: waits, calls
+// in flight, rejections and retries. With it, which costs calls nothing, they include the current
+// state, such as the cause of a wait, rates, pauses, and the estimated limit of the server.
 //
 // A call that need not wait takes about 0.2 µs more, and no memory.
 package sluiceprom
