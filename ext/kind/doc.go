@@ -5,8 +5,7 @@
 //	Fixed      at most N per window, one window after the other
 //
 // An algorithm has no lock and no clock. It takes the state of a limit, the current time, and the
-// number of requested units, and returns a [limits.Result] and the new state. Packages leaky and
-// window, and the module sluiceredis, keep the state, lock it, read the clock and wait.
+// number of requested units, and returns a [limits.Result] and the new state.
 //
 // The package is for authors of stores, such as one on a database: see package ext.
 //

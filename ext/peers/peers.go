@@ -1,7 +1,6 @@
 // Package peers has the messages that gates of several processes exchange about a limit that they
 // have learned, [Store], and [Groups], which divides the limit among the gates of one process. The
-// script of sluiceredis has the same rule in Lua, and is tested against it. The package is for
-// authors of stores, see package ext.
+// package is for authors of stores, see package ext.
 //
 // The limit is divided by the amount that each gate could use (max-min fairness): a gate that wants
 // less than an equal share gets its wish, and the others divide the rest. If all want less than

@@ -15,8 +15,8 @@
 // # SDKs
 //
 // All SDKs take an *http.Client, and keep their own retries: these know which calls may be
-// repeated. Their timeouts also cover the time in the queue, so with n concurrent calls and a rate of
-// r they must be longer than n/r; batch.Map starts no more calls than can be sent in time.
+// repeated. Their timeouts also cover the time in the queue, so with n concurrent calls and a rate
+// of r they must be longer than n/r.
 //
 //	openai-go         option.WithHTTPClient; for streams with a limit of tokens of your
 //	                  own also StreamOptions.IncludeUsage

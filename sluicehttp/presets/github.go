@@ -14,8 +14,6 @@ import (
 // the resource. Requests in flight never exceed the remaining quota of an hour, so its end brings
 // no throttling responses, and the next hour is waited for: up to 2 hours. Secondary limits are
 // recognized, see sluicehttp.GitHub. A GraphQL query is taken to cost a point.
-//
-// With go-github, github.WithDisableRateLimitCheck is needed.
 func GitHub() sluicehttp.Config {
 	return sluicehttp.Config{
 		Key:     githubResource,

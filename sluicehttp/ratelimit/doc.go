@@ -9,8 +9,7 @@
 // [Parse] reads Retry-After and its variants, the IETF drafts (RateLimit, RateLimit-Policy, and
 // RateLimit-Limit, -Remaining, -Reset), X-RateLimit-… as GitHub, Reddit, Discord, OpenAI, Groq,
 // Kong, Linear and many others send it, Anthropic-RateLimit-…, and the fields of HubSpot, Shopify,
-// Azure and Amazon; docs/headers.md lists them. Status 429 is a throttle, and so is 529, which
-// Anthropic sends when it is overloaded.
+// Azure and Amazon; docs/headers.md lists them.
 //
 // # Windows and buckets
 //
@@ -23,8 +22,7 @@
 // # Bodies
 //
 // Parse does not read bodies, such as those of the secondary limits of GitHub or the
-// ThrottlingException of AWS. A Transport of package sluicehttp does. Code that reads a body itself
-// sets Info.Throttled and Info.RetryAt.
+// ThrottlingException of AWS. A Transport of package sluicehttp does.
 //
 // This package does not choose a backoff: after a throttle without RetryAt that is up to the
 // caller.

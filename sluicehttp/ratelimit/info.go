@@ -15,9 +15,7 @@ type Info struct {
 
 	// Throttled reports that the server throttled the call, as far as status and header say: status
 	// 429 or 529 (Anthropic, overloaded); 503, 420, 430, 508, 509 and 999 with a valid field of the
-	// Retry-After family; 403 with such a field or with a limit of which nothing remains. Some APIs
-	// say so in the body and with another status: a Transport of package sluicehttp recognizes
-	// those of Amazon, Azure, Google, GraphQL, JSON-RPC and others.
+	// Retry-After family; 403 with such a field or with a limit of which nothing remains.
 	Throttled bool
 
 	// RetryAt is when to retry, on the local clock, or zero if the server does not say. It comes
