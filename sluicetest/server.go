@@ -12,7 +12,7 @@ import (
 )
 
 // A Server answers HTTP requests in memory, for every host name, over HTTP/1.1 and HTTP/2, with TLS
-// and without. It is the server of net/http on connections that never leave the process.
+// and without.
 //
 // A Server must be made by [NewServer], must not be copied, and must be closed by [Server.Close] if
 // it was made in a bubble, or the test never ends. A Server that was made in a bubble belongs to

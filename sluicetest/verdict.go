@@ -56,8 +56,7 @@ func (r Record) MostInFlight() int {
 	return most
 }
 
-// CheckSpacing returns an error if two requests arrived less than gap apart. To check one of
-// several hosts, use r.Host(name).CheckSpacing.
+// CheckSpacing returns an error if two requests arrived less than gap apart.
 func (r Record) CheckSpacing(gap time.Duration) error {
 	closest, at := time.Duration(math.MaxInt64), 0
 	for i := 1; i < len(r.Requests); i++ {
