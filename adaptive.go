@@ -25,17 +25,15 @@ import (
 // without a time to wait may be chance: 3 of the last 16 calls must be throttled before the gate
 // adapts.
 //
-// While the gate learns, a call that is throttled waits in the gate again, has no backoff, and does
-// not count as one of RetryPolicy.Attempts, unless it is throttled again although others were
-// accepted in between. If the server has throttled all calls for longer than
-// RetryPolicy.MaxServerWait, they end with [ErrServerWait].
+// While the gate learns, a throttled call has no backoff: it waits in the gate again, unless it is
+// throttled again although others were accepted in between. See [RetryValue] and
+// RetryPolicy.MaxServerWait.
 type Adaptive struct {
 	// Disabled keeps the gate to its configuration. After a throttled call it then pauses only
 	// as long as the server requests, and starts slowly (see PauseUntil) if it has no rate.
 	Disabled bool
 
-	// Search begins with the pace Start and doubles it until the server throttles. Without it,
-	// only the configuration limits calls before the first throttled one.
+	// Search begins with the pace Start and doubles it until the server throttles.
 	Search bool
 
 	// AvoidThrottling says that the server punishes throttled calls, for example with a ban: the

@@ -22,8 +22,7 @@ type Queue struct {
 // those of leaky and window are, the first caller consults it again as soon as it may allow a call
 // earlier than it said.
 //
-// A Queue is safe for use by multiple goroutines. A Queue made in a testing/synctest bubble belongs
-// to that bubble. NewQueue panics if limiter is nil.
+// A Queue is safe for use by multiple goroutines. NewQueue panics if limiter is nil.
 func NewQueue(limiter limits.Limiter) *Queue {
 	if limiter == nil {
 		panic("sluice: NewQueue(nil)")

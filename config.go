@@ -44,11 +44,10 @@ type Config struct {
 	// limits.ErrQueueFull. 0 means no bound.
 	MaxWaiting int
 
-	// Limits are further limits. A call takes from all of them or from none. Those over a
-	// network (limits.Remote) are consulted last, as many as possible in one step. If a limit
-	// is a limits.Notifier, as those of leaky and window are, units returned from outside the
-	// gate reach the first caller immediately, otherwise after the wait that the limit
-	// returned.
+	// Limits are further limits. Those over a network (limits.Remote) are consulted last, as many
+	// as possible in one step. If a limit is a limits.Notifier, as those of leaky and window are,
+	// units returned from outside the gate reach the first caller immediately, otherwise after the
+	// wait that the limit returned.
 	Limits []Limit
 
 	// Semaphore is a cap on calls in flight that is shared with others. A call takes its permits
@@ -85,7 +84,7 @@ type Config struct {
 
 	// RetryBudget is the most tokens that the retry budget holds. 0 means 100. If it is negative,
 	// retries are free. With fewer tokens left than a retry takes there are no retries: see
-	// RetryValue. Without failures an empty budget is full after 10 min.
+	// RetryValue.
 	RetryBudget int
 }
 

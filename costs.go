@@ -12,16 +12,13 @@ import (
 // A Rate is how many calls, or units of cost, may start per period.
 type Rate = limits.Rate
 
-// PerSecond returns the rate of count per second, without a burst: PerSecond(10) is one call every
-// 100 ms. [New] rejects a count that is not positive.
+// PerSecond is [limits.PerSecond]: PerSecond(10) is one call every 100 ms, without a burst.
 func PerSecond(count int64) Rate { return limits.PerSecond(count) }
 
-// Every returns the rate of one per interval: Every(100*time.Millisecond) is 10 per second.
-// New rejects an interval that is not positive.
+// Every is [limits.Every]: Every(100*time.Millisecond) is 10 per second.
 func Every(interval time.Duration) Rate { return limits.Every(interval) }
 
-// Must returns v, or panics if err is not nil. It is for package variables, where an error
-// cannot be returned:
+// Must returns v, or panics if err is not nil. It is for package variables:
 //
 //	var gate = sluice.Must(sluice.New(sluice.Config{Name: "api", Rate: sluice.PerSecond(10)}))
 func Must[T any](v T, err error) T { return limits.Must(v, err) }

@@ -35,7 +35,8 @@
 // fails immediately, with a [*limits.WaitError] that has the required wait. Package limits has the
 // errors of limits and gates; this one has those of retries. A negative n panics; an impossible
 // value in a Config or a Set method is an error and changes nothing. Everything works in a
-// testing/synctest bubble, with exact times, so there is no clock to inject.
+// testing/synctest bubble, with exact times, and belongs to the bubble in which it was made; there
+// is no clock to inject.
 //
 // docs/429.md starts from the line in your log, docs/recipes.md from your client, docs/concepts.md
 // with the words and pictures. docs/guarantees.md has the guarantees, docs/defaults.md the

@@ -23,8 +23,7 @@ var (
 	// ErrAttempts: RetryPolicy.Attempts are used up.
 	ErrAttempts = errors.New("no attempts left")
 
-	// ErrElapsed: the next attempt would come after RetryPolicy.MaxElapsed. If only a wait that
-	// RetryPolicy.MaxServerWait allows makes it late, the message names both settings.
+	// ErrElapsed: the next attempt would come after RetryPolicy.MaxElapsed.
 	ErrElapsed = errors.New("no time left for another attempt")
 
 	// ErrServerWait: the server requested a longer wait than RetryPolicy.MaxServerWait.
@@ -173,11 +172,11 @@ func exhausted(err error) Unit {
 	return ""
 }
 
-// MaybeThrottled marks err as an answer that may or may not mean too many calls, such as the
-// status 503 without a time, a 403, or an error without a code. The gate decides by evidence:
-// if such answers come in bursts while other calls are accepted, it treats them like errors
-// marked with [Throttled], otherwise as if they had no mark. If their share does not fall
-// although fewer calls are made, it treats them as ordinary errors for at least five minutes.
+// MaybeThrottled marks err as an answer that may or may not mean too many calls, such as the status
+// 503 without a time, a 403, or an error without a code. If such answers come in bursts while other
+// calls are accepted, the gate treats them like errors marked with [Throttled], otherwise as if
+// they had no mark. If their share does not fall although fewer calls are made, it treats them as
+// ordinary errors for at least five minutes.
 //
 // MaybeThrottled(Permanent(err)) is retried only if it is treated as throttled,
 // Permanent(MaybeThrottled(err)) never. An additional mark with ThrottledFor or ThrottledUntil
@@ -210,10 +209,10 @@ func (e *throttledError) explained() bool {
 // RetryAt marks err as a failure after which this call must not be tried again before t, such as
 // the status 502 with a Retry-After. Unlike [ThrottledUntil] it does not pause the gate. It is an
 // ordinary failure, which uses up an attempt and is paid from the retry budget. The next attempt
-// comes at t or after the backoff, whichever is later; no permit is held until then.
-// RetryPolicy.MaxServerWait, RetryPolicy.MaxElapsed and the deadline of the context limit the wait.
-// A t that has passed changes nothing. If err is also marked with [ThrottledFor] or
-// [ThrottledUntil] and a future time, only that time counts. RetryAt(nil, t) is nil.
+// comes at t or after the backoff, whichever is later. RetryPolicy.MaxServerWait,
+// RetryPolicy.MaxElapsed and the deadline of the context limit the wait. A t that has passed
+// changes nothing. If err is also marked with [ThrottledFor] or [ThrottledUntil] and a future time,
+// only that time counts. RetryAt(nil, t) is nil.
 func RetryAt(err error, t time.Time) error {
 	if err == nil {
 		return nil
@@ -333,6 +332,6 @@ func isTimeout(err error) bool {
 // Throttled(nil) is nil.
 func Throttled(err error) error { return ThrottledFor(err, 0) }
 
-// RetryAfter is [RetryAt] with a duration: it delays only the next attempt of this call. A d that
-// is not positive changes nothing. RetryAfter(nil, d) is nil.
+// RetryAfter is [RetryAt] with a duration. A d that is not positive changes nothing.
+// RetryAfter(nil, d) is nil.
 func RetryAfter(err error, d time.Duration) error { return RetryAt(err, time.Now().Add(max(0, d))) }

@@ -25,8 +25,7 @@ import (
 // concurrency, and pauses, reach waiting callers immediately.
 //
 // A Gate is safe for use by multiple goroutines, must be made by [New] and must not be copied.
-// Without [Adaptive].Peers it starts no goroutine and need not be closed. A Gate made in a
-// testing/synctest bubble belongs to that bubble.
+// Without [Adaptive].Peers it starts no goroutine and need not be closed.
 type Gate struct {
 	queue queue.Queue
 
@@ -97,11 +96,10 @@ type held struct {
 // Without an n the cost is 1; n = 0 takes nothing and is admitted immediately.
 //
 // If ctx is done, it returns ctx.Err(). If the call cannot start before the deadline of ctx, it
-// returns a [*limits.WaitError], immediately or as soon as that is known: after a change, or
-// when the first caller, which alone consults further limits and the parent, finds out. It
-// returns [limits.ErrTooLarge], [limits.ErrQueueFull] or [limits.ErrClosed], or the error of a
-// limit or of Config.Semaphore that could not decide. After an error nothing is taken from any
-// limit. It panics if n < 0, and with more than one n.
+// returns a [*limits.WaitError], immediately or as soon as that is known: after a change, or when
+// the first caller, which alone consults further limits and the parent, finds out. It returns
+// [limits.ErrTooLarge], [limits.ErrQueueFull] or [limits.ErrClosed], or the error of a limit or of
+// Config.Semaphore that could not decide. It panics if n < 0, and with more than one n.
 func (g *Gate) Acquire(ctx context.Context, n ...int64) (*Permit, error) {
 	return g.acquire(ctx, queue.Request{N: oneUnless(n), Max: queue.Forever})
 }
@@ -249,15 +247,11 @@ func (g *Gate) vacate() {
 	}
 }
 
-// SetRate changes the rate and its burst, also for waiting callers; the zero Rate means no limit.
-// If New would return an error for rate, SetRate does, and changes nothing. The new rate also
-// applies to the debt: after a call of cost n the next one starts n new intervals later (one unless
-// the rate counts cost), or now if that has passed. The saved burst stays that many calls, at most
-// the new burst; a larger burst fills from now on.
-//
-// Waiting callers that now cannot start before their deadline fail with a [*limits.WaitError]. The
-// duration of SetRate, PauseUntil and [Permit.Settle] depends only on the number of callers that
-// fail, not on how many wait.
+// SetRate changes the rate and its burst; the zero Rate means no limit. If New would return an
+// error for rate, SetRate does, and changes nothing. The new rate also applies to the debt: after a
+// call of cost n the next one starts n new intervals later (one unless the rate counts cost), or
+// now if that has passed. The saved burst stays that many calls, at most the new burst; a larger
+// burst fills from now on.
 func (g *Gate) SetRate(rate Rate) error {
 	var err error
 	g.queue.Change(func(now time.Duration) {
@@ -272,10 +266,7 @@ func (g *Gate) SetRate(rate Rate) error {
 }
 
 // SetConcurrency changes the most calls in flight; 0 means no limit. If more are in flight they
-// finish, and none start until there is room. It returns an error and changes nothing if limit
-// < 0. Its duration depends only on the number of calls that start or fail, unless it counts
-// cost and falls below the cost of a call that has waited: then it may look at each waiting
-// call.
+// finish, and none start until there is room. It returns an error and changes nothing if limit < 0.
 func (g *Gate) SetConcurrency(limit int64) error {
 	if limit < 0 {
 		return fmt.Errorf("sluice: negative concurrency %d", limit)
@@ -290,10 +281,9 @@ func (g *Gate) SetConcurrency(limit int64) error {
 
 // PauseUntil lets no call start before t, including those that wait. Then calls start in order, one
 // interval apart, the first at t. Without a rate, one call starts at t; then each response lets two
-// more start, so the number doubles with each round trip (slow start). Callers that now cannot
-// start before their deadline fail with a [*limits.WaitError]. A t before the end of the current
-// pause changes nothing. why is shown in Stats. t is converted to monotonic time: setting the clock
-// later does not move the end.
+// more start, so the number doubles with each round trip (slow start). A t before the end of the
+// current pause changes nothing. why is shown in Stats. t is converted to monotonic time: setting
+// the clock later does not move the end.
 func (g *Gate) PauseUntil(t time.Time, why string) { g.pauseUntil(t, why, queue.Forever, false) }
 
 // pauseUntil is PauseUntil because of a call that left at since, Forever if there is none. window says

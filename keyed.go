@@ -152,8 +152,7 @@ func NewKeyed[K comparable](newGate func(key K) (*Gate, error), options ...Keyed
 //
 // The gate is not evicted before f returns. Make no further calls through it afterwards, because
 // there may be another gate for the key. A permit may be held for longer: a gate with a call in
-// flight is not evicted, and neither is the Parent of a gate that was made before f returned or by
-// the newGate that called Use.
+// flight is not evicted.
 func (k *Keyed[K]) Use(key K, f func(gate *Gate) error) error {
 	e, err := k.pin(key)
 	if err != nil {

@@ -8,8 +8,7 @@ import (
 )
 
 // An Observer is called with each [Event] of a gate, as it happens: Config.Observer. Package
-// observe writes events to a log; observe/otel and observe/prometheus count them. [Gate.Stats] has
-// the current state, which costs calls nothing.
+// observe writes events to a log; observe/otel and observe/prometheus count them.
 //
 // A call has these events, in this order:
 //

@@ -340,11 +340,10 @@ func (p *Permit) watch(ctx context.Context) (context.Context, func()) {
 	return ctx, func() { cancel(context.Canceled) }
 }
 
-// Done reports how the call of a permit of [Gate.Acquire] ended, nil for a success, as
-// [Gate.Do] does: an error that is marked with [ThrottledFor] or [ThrottledUntil] pauses the
-// gate, and a gate with [Adaptive] learns from it. It does not release the permit; call it
-// before Release, which otherwise counts the call as a success. Only the first Done of a permit
-// counts. Permits of [RetryLoop.Next] are reported to RetryLoop.Done instead.
+// Done reports how the call of a permit of [Gate.Acquire] ended, nil for a success, as [Gate.Do]
+// does. It does not release the permit; call it before Release, which otherwise counts the call as
+// a success. Only the first Done of a permit counts. Permits of [RetryLoop.Next] are reported to
+// RetryLoop.Done instead.
 func (p *Permit) Done(err error) {
 	if p != nil && p.gate != nil && p.first(reported) {
 		_ = p.gate.ended(err, p.since, p) // which is err
@@ -398,8 +397,8 @@ func (p *Permit) actual() Costs {
 
 // SettleCosts replaces the estimated amounts of the call by the actual ones, as [Permit.Settle]
 // does for n. A unit that is missing in actual stays as it was. An amount of the unit Cost is
-// passed to Settle, and one of the unit Calls is ignored. It may come before or after Release.
-// Only the first SettleCosts of a permit counts. It panics if an amount is negative.
+// passed to Settle, and one of the unit Calls is ignored. Only the first SettleCosts of a permit
+// counts. It panics if an amount is negative.
 func (p *Permit) SettleCosts(actual Costs) {
 	actual.mustNotBeNegative()
 	if p.gate == nil || !p.first(settledCosts) {

@@ -22,9 +22,9 @@ type RetryPolicy struct {
 	// nil means FullJitter from 1 s to 30 s. The wait is at least 1 ms.
 	Backoff, ThrottleBackoff Backoff
 
-	// MaxElapsed limits the retries. No retry begins more than MaxElapsed after the first attempt
-	// began; the call gives up without waiting for it. The wait for the gate before the first
-	// attempt does not count. 0 means 15 min, negative no bound.
+	// MaxElapsed is the longest time from the start of the first attempt to that of a retry; a call
+	// gives up without waiting for a later one. The wait for the gate before the first attempt does
+	// not count. 0 means 15 min, negative no bound.
 	//
 	// If MaxElapsed is 0 and MaxServerWait is more than 5 min, a single wait of more than 5 min,
 	// for the gate or because a server requests it, does not count, and MaxElapsed does not limit

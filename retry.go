@@ -9,8 +9,7 @@ import (
 // RetryValue calls f through gate until it succeeds, and returns its result. More than one policy
 // panics. Every attempt acquires the gate again, behind the callers that wait by then, and no
 // permit is held between attempts. A call that the server has throttled k times waits only behind
-// the first k callers, and behind throttled calls that first started before it. The context of an
-// attempt is ctx, with RetryPolicy.AttemptTimeout.
+// the first k callers, and behind throttled calls that first started before it.
 //
 // An error is retried after a backoff, unless it is marked with [Permanent]. An error marked with
 // [ThrottledFor] or [ThrottledUntil] pauses the gate for as long as the server requests, for all
@@ -25,16 +24,14 @@ import (
 // which no call fails put back a twentieth of the maximum. Calls in flight that are throttled
 // together pay once. While the budget is empty, calls are not retried, and first attempts are
 // spaced out by as much as the backoff could have been, at most 30 s. The spacing is halved by each
-// success, by each definite answer (an error that is permanent, not a timeout, and not marked with
-// ThrottledFor, ThrottledUntil or RetryAt), and by every 30 s in which no call fails. It does not
-// reject calls in advance: they wait until their deadline.
+// success, by each permanent error that is a definite answer (see [Permanent]), and by every 30 s
+// in which no call fails. It does not reject calls in advance: they wait until their deadline.
 //
-// If RetryValue gives up, it returns the zero T and a [*RetryError]: the last error, why there is
-// no other attempt, and when to come back. It does not begin a wait that cannot end in time. If the
-// first attempt fails with an error marked with Permanent, it returns that error as it is; if
-// RetryPolicy.Retryable returns false for it, Permanent of it. If the gate rejects the first
-// attempt, it returns the error of the gate. If f panics, the permit is released and the panic
-// propagates.
+// If RetryValue gives up, it returns the zero T and a [*RetryError]. It does not begin a wait that
+// cannot end in time. If the first attempt fails with an error marked with Permanent, it returns
+// that error as it is; if RetryPolicy.Retryable returns false for it, Permanent of it. If the gate
+// rejects the first attempt, it returns the error of the gate. If f panics, the permit is released
+// and the panic propagates.
 func RetryValue[T any](ctx context.Context, gate *Gate, f func(ctx context.Context) (T, error), policy ...RetryPolicy) (T, error) {
 	var zero T
 	a := NewRetryLoop(gate, defaults.Option("sluice.Retry", policy))

@@ -37,10 +37,10 @@ func (g *Gate) Snapshot() []byte {
 	return snapshot.Seal(unitsKind, units)
 }
 
-// Restore adopts the estimates of a Snapshot, such as one of an earlier run of the program, and
-// goes on learning from there. The configured rate and concurrency stay maxima. Restore changes
-// nothing if the snapshot has no estimates, or if Adaptive is off. It returns an error and
-// changes nothing if data is not a snapshot of a gate.
+// Restore adopts the estimates of a Snapshot, such as one of an earlier run of the program. The
+// configured rate and concurrency stay maxima. Restore changes nothing if the snapshot has no
+// estimates, or if Adaptive is off. It returns an error and changes nothing if data is not a
+// snapshot of a gate.
 func (g *Gate) Restore(data []byte) error {
 	g.queue.Lock()
 	defer g.queue.Unlock()

@@ -15,8 +15,7 @@
 // sluice.
 //
 // As in Guava's RateLimiter, a call starts at its slot, and its cost delays the next one.
-// docs/coming-from.md has the methods of Guava and golang.org/x/time/rate. internal/schedule
-// explains how slots are computed, internal/queue how callers wait.
+// docs/coming-from.md has the methods of Guava and golang.org/x/time/rate.
 package pacer
 
 import (
@@ -36,8 +35,7 @@ import (
 // per period, evenly. Slots are absolute. They do not drift when callers are woken late, and k
 // slots on they are exactly k·period/count later, rounded down to a nanosecond.
 //
-// Most programs need only [Pacer.Wait]. [Pacer.TryAcquire] never waits, [Pacer.AcquireWithin] waits
-// for a bounded time, and [Pacer.Reserve] claims a slot to be waited for, or returned, later.
+// Most programs need only [Pacer.Wait].
 //
 // A call of cost n starts at its slot like any other, and the next slot comes n intervals later: an
 // idle pacer never delays a costly call. n = 0 consumes nothing and is admitted immediately. n has
@@ -95,9 +93,8 @@ type Config struct {
 }
 
 // New returns a pacer that lets rate.Count calls start per rate.Per, evenly spaced. {Count: 10,
-// Per: time.Second} is one call every 100 ms, the first of them immediately. With a Burst, that
-// many calls may start together after the pacer was idle. A new pacer has no burst saved up, and
-// saves none during a pause. More than one Config panics.
+// Per: time.Second} is one call every 100 ms, the first of them immediately. A new pacer has no
+// burst saved up, and saves none during a pause. More than one Config panics.
 //
 // New returns an error unless rate is valid (see [limits.Rate.Check]) and its burst takes at most
 // 146 years, if WarmUp or MaxWaiting is negative, and if a WarmUp is combined with a burst. For
@@ -185,15 +182,12 @@ func (p *Pacer) TryAcquire(n int64) bool {
 	return ok
 }
 
-// SetRate changes the rate and its burst, also for callers that wait already. It returns an error
-// and changes nothing if New would return one.
+// SetRate changes the rate and its burst. It returns an error and changes nothing if New would
+// return one.
 //
 // The new rate also applies to the debt: the next slot is where it would be if the last call had
 // started under the new rate, or now if that has passed. The saved burst stays that many calls, at
 // most the new burst; a larger burst fills from now on.
-//
-// The duration of SetRate and PauseUntil depends on the number of callers that fail, not on the
-// number of those that wait.
 func (p *Pacer) SetRate(rate limits.Rate) error {
 	err := rate.Check()
 	if err == nil {
