@@ -12,13 +12,8 @@ import (
 // and its key, and expires when it is empty.
 type Bucket struct{ limiters }
 
-// Bucket returns the buckets called name:
-//
-//	store.Bucket("orders", limits.Rate{Count: 30, Per: time.Minute, Burst: 16})
-//
-// allow 16 calls together for each key and then one every two seconds. Bucket returns an error if
-// name is empty, if [limits.Rate.Check] does, or if a full bucket takes longer than 104 days to
-// drain.
+// Bucket returns the buckets called name, one for each key. It returns an error if name is empty, if
+// [limits.Rate.Check] does, or if a full bucket takes longer than 104 days to drain.
 //
 // The same name with another rate means the same keys, also in another program: see
 // [Bucket.SetRate].

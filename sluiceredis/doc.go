@@ -27,8 +27,8 @@
 // # Guarantees
 //
 // Each decision is made by one script, which runs alone and reads the server's clock: the clocks of
-// the machines do not matter. Nothing is taken in advance, except by PacerConfig.Prefetch. Times
-// are exact to a microsecond.
+// the machines do not matter. Nothing is taken in advance, except for calls that wait in a gate and
+// by PacerConfig.Prefetch. Times are exact to a microsecond.
 //
 // If a script was sent and no reply came, it is not sent again: the call is rejected with an error
 // that matches [ErrAmbiguous], and its units are treated as used. Network errors never let more

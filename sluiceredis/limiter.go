@@ -32,8 +32,8 @@ func (l *limiters) at(key string) spot {
 }
 
 // Take takes n from the limit of key if n fit now. Otherwise it changes nothing, and the result
-// says when they will fit. n = 0 changes nothing and is always allowed. If n can never fit, Err of
-// the result is [limits.ErrTooLarge].
+// says when they will. n = 0 is always allowed. If n can never fit, Err of the result is
+// [limits.ErrTooLarge].
 //
 // The error matches [ErrOutage] if the server did not answer and the [OutagePolicy] rejects calls.
 // If ctx ends during the call, its error is returned and the units are refunded. Take panics if n <

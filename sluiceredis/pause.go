@@ -51,9 +51,8 @@ func (p *Pacer) here(change func(*kinds.PaceHeld)) {
 }
 
 // PauseUntil lets no call start before t, on any machine. It reaches waiting callers within
-// PausePollInterval and a round trip. Then calls start one interval apart, the first at t. A
-// pause can be prolonged but not shortened, see [Pacer.Resume]. The clocks of the machines need
-// not agree. A pause of more than 52 days is an error.
+// PausePollInterval and a round trip. Then calls start one interval apart, the first at t. A pause
+// can be prolonged but not shortened, see [Pacer.Resume]. A pause of more than 52 days is an error.
 //
 // After an error the pause may not reach other machines. With the policy LocalShare it
 // then holds for the share of this one.

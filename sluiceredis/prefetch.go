@@ -49,12 +49,11 @@ func (s *span) forward(ns int64) {
 	s.slot, s.takes, s.at = s.slot+ns, s.takes-ns, s.at.Add(time.Duration(ns))
 }
 
-// Admit implements limits.Limiter. It allows n now and returns 0, or reserves a slot for the
-// next Admit with the same n and returns the time to wait for it. The slot is lost if that does
-// not come in time. Slots for the next calls may be reserved in the same script, for those that
-// wait in a gate or with Prefetch; unused ones are returned if none was reserved behind them,
-// and otherwise counted in Stats.LostSlots. It returns the errors of [Pacer.Reserve]. It panics
-// if n < 0.
+// Admit implements limits.Limiter. It allows n now and returns 0, or reserves a slot for the next
+// Admit with the same n and returns the time to wait for it. The slot is lost if that does not come
+// in time. It may also reserve slots for the next calls, see PacerConfig.Prefetch; unused ones are
+// returned if none was reserved behind them, and otherwise counted in Stats.LostSlots. It returns
+// the errors of [Pacer.Reserve]. It panics if n < 0.
 func (p *Pacer) Admit(ctx context.Context, n int64) (wait time.Duration, err error) {
 	return p.admit(ctx, n, 0)
 }

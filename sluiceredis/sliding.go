@@ -11,7 +11,7 @@ import (
 //
 // It records each unit that it allows, which takes about 100 bytes and 2 µs of the server. One call
 // takes at most 10,000 units; beyond that use a [Fixed] or a [Bucket]. A rejected call is not
-// recorded. Adjust returns the newest units that are as old as the call.
+// recorded. Returned units are the newest that are as old as the call.
 //
 // Limit and window may be changed machine by machine. While machines use different windows for one
 // key, a call must fit all of them; with the same window the largest limit applies. Values that no

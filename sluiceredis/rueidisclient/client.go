@@ -47,8 +47,7 @@ var _ sluiceredis.Topology = (*adapter)(nil)
 // always notices immediately, but single callers wait longer.
 //
 // On a cluster the client does not know which server has a key. So a [sluiceredis.Store] treats the
-// whole cluster as unavailable when several scripts in a row have failed, whichever of its servers
-// they were for.
+// whole cluster as unavailable when several scripts in a row have failed.
 func New(option rueidis.ClientOption) (client sluiceredis.Client, closes func(), err error) {
 	switch { // a client that exists does not reveal these, so New makes its own
 	case option.ReplicaOnly, option.SendToReplicas != nil, len(option.Standalone.ReplicaAddress) > 0:

@@ -1,5 +1,5 @@
 // Package rueidisclient sends the scripts of package sluiceredis through
-// [github.com/redis/rueidis]. It is its own module.
+// [github.com/redis/rueidis].
 //
 //	client, closes, err := rueidisclient.New(rueidis.ClientOption{InitAddress: []string{addr}})
 //	…
