@@ -49,9 +49,9 @@ type Config struct {
 	// see sluice.Costs. Each amount is taken from the Gate.Limits with that Unit. The amount of
 	// sluice.Cost is the n of the call, unless Overrides.Cost is set.
 	//
-	// request is the message that the client sends; a stream with a single message is opened when
-	// that is sent. It is nil for streams with several. Cost is called once for each call, before
-	// the queue; a negative amount fails the call. It must not change or keep request.
+	// request is the message that the client sends. It is nil for streams with several. Cost is
+	// called once for each call, before the queue; a negative amount fails the call. It must not
+	// change or keep request.
 	Cost func(method string, request any) sluice.Costs
 
 	// Usage, if set, reads the actual amounts of the call from each message of a response, and

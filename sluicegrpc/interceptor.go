@@ -13,11 +13,10 @@ import (
 	"github.com/sluice-go/sluice"
 )
 
-// An Interceptor sends the calls of gRPC clients through gates. Its methods Unary and Stream are
-// the interceptors. One Interceptor may serve any number of connections. It must be made by [New]
-// and is safe for use by multiple goroutines. It starts goroutines only for permits that a
-// Semaphore leased, and they end with the call. An Interceptor that was made in a testing/synctest
-// bubble belongs to it.
+// An Interceptor sends the calls of gRPC clients through gates. One Interceptor may serve any
+// number of connections. It must be made by [New] and is safe for use by multiple goroutines. It
+// starts goroutines only for permits that a Semaphore leased, and they end with the call. An
+// Interceptor that was made in a testing/synctest bubble belongs to it.
 type Interceptor struct {
 	cfg    Config
 	policy sluice.RetryPolicy // without Retryable, which judge calls

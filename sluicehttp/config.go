@@ -56,10 +56,10 @@ type Config struct {
 	Claimant func(req *http.Request) sluice.Claimant
 
 	// Retry is the policy for retries. Its AttemptTimeout applies until the header of the response
-	// arrives, and not to reading the body. 0 means 10 min, but none for a request with a body of
-	// more than 1 MiB or of unknown length; negative means none. After it the request is sent again
-	// only if it is idempotent. Its Retryable is called for errors of the base transport and for a
-	// *StatusError that would be retried otherwise, but not for throttles.
+	// arrives. 0 means 10 min, but none for a request with a body of more than 1 MiB or of unknown
+	// length; negative means none. After it the request is sent again only if it is idempotent. Its
+	// Retryable is called for errors of the base transport and for a *StatusError that would be
+	// retried otherwise, but not for throttles.
 	Retry sluice.RetryPolicy
 
 	// MaxPause is the longest pause of a key that a server can cause, by a Retry-After, an
@@ -113,7 +113,7 @@ type Config struct {
 	Headers ratelimit.Options
 
 	// Inspect, if set, reads limits that are not in the header of a response, for APIs that are not
-	// recognized without it, see docs/http.md.
+	// recognized without it, see docs/http.md. It sees the result and may change it.
 	Inspect Inspector
 }
 

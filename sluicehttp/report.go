@@ -69,11 +69,10 @@ func (r *Report) Last() Hop {
 }
 
 // Settle replaces the estimated amounts of the last hop by the actual ones, in the limits that
-// count these units: see sluice.Permit.SettleCosts. Returned units reach waiting requests
-// immediately. Units that are missing stay as estimated. It reports false and changes nothing if
-// there is no response yet, or if the request was settled before: by Settle, or by Config.Usage
-// when its body ended. It may be called before or after the body is read. It panics if an amount is
-// negative.
+// count these units: see sluice.Permit.SettleCosts. Units that are missing stay as estimated. It
+// reports false and changes nothing if there is no response yet, or if the request was settled
+// before: by Settle, or by Config.Usage when its body ended. It may be called before or after the
+// body is read. It panics if an amount is negative.
 func (r *Report) Settle(actual sluice.Costs) bool {
 	r.mu.Lock()
 	var b *bill

@@ -30,7 +30,7 @@ const (
 //
 // Without a Key the transport finds out which limits apply to one route, see docs/http.md. With
 // ByRoute, a wait of one route never delays another one, and only a Parent limits all routes
-// together. Config.Keys limits the number of gates.
+// together.
 func ByRoute(req *http.Request) string {
 	return destination(req).String() + " " + routeName(req)
 }

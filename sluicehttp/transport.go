@@ -46,8 +46,8 @@ type Transport struct {
 //
 // New returns an error for a Gate that [sluice.New] rejects, Keys that [sluice.NewKeyed] rejects,
 // both Gate and NewGate, a Rate or a Concurrency that Gate also has or together with NewGate, a
-// Claimant with a Gate.Semaphore, a negative LeakThreshold, a Published with a share out of its
-// range, or a status of AlsoRetry that is not from 400 to 599 or is 501.
+// Claimant with a Gate.Semaphore, a negative LeakThreshold, or a Published or AlsoRetry out of its
+// range.
 func New(base http.RoundTripper, options ...Config) (*Transport, error) {
 	t := new(Transport)
 	if err := t.setUp(base, defaults.Option("sluicehttp.New", options)); err != nil {
@@ -209,9 +209,8 @@ func (t *Transport) use(k key, f func(*state) error) error {
 	})
 }
 
-// RoundTrip implements [http.RoundTripper]. It sends req, retries it if Config allows, and
-// returns the last response with a nil error, whatever its status. A [Report] says why
-// there was no other attempt.
+// RoundTrip implements [http.RoundTripper]. It sends req, retries it if Config allows, and returns
+// the last response with a nil error, whatever its status.
 //
 // Without a response, the error is that of the base transport if there was one attempt; the
 // error of the context; a [*sluice.RetryError]; or that of the gate if it rejected the request.

@@ -10,9 +10,8 @@ import (
 // AWS returns a Config for the APIs of Amazon Web Services and compatible ones, such as other
 // object stores. Throttles are recognized whatever their status, see sluicehttp.AWS. They slow down
 // all requests to the host, and are sent again by the transport, as are other failures of a GET or
-// PUT; the rest is left to the SDK, which knows which of them may be repeated and signs them again.
-// A signature expires after 5 minutes, so no attempt begins later than 4 minutes after the first,
-// nor after a longer wait than 1 minute.
+// PUT; the rest is left to the SDK, which signs them again. A signature expires after 5 minutes, so
+// no attempt begins later than 4 minutes after the first, nor after a longer wait than 1 minute.
 //
 // AWS publishes no limits. A Gate.Rate that is near that of the service, such as the capacity of a
 // table, avoids most throttles.

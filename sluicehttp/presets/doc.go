@@ -7,10 +7,9 @@
 //	…
 //	client := openai.NewClient(option.WithHTTPClient(&http.Client{Transport: transport}))
 //
-// A preset says which requests share a gate, because they share the limits of the server, and which
-// POSTs may be sent twice. No limit of an account is set in advance: the headers of the responses
-// show them. Other APIs need no preset: docs/429.md has a table of the APIs that a Transport
-// recognizes.
+// A preset says which requests share a gate, and which POSTs may be sent twice. No limit of an
+// account is set in advance: the headers of the responses show them. Other APIs need no preset:
+// docs/429.md has a table of the APIs that a Transport recognizes.
 //
 // # SDKs
 //

@@ -13,7 +13,7 @@ import (
 
 // Slack returns a Config for the Web API of Slack. Each method has a gate: its key is the host and
 // the path, such as that of conversations.list, and for chat.postMessage also the channel. Methods
-// that only read, such as conversations.list, users.info and search.messages, may be sent twice.
+// that only read, such as users.info, may be sent twice.
 //
 // Slack counts for each workspace: use a Transport for each.
 func Slack() sluicehttp.Config {

@@ -40,7 +40,7 @@ type Info struct {
 	// Limits are ordered by name, then by partition.
 	Limits []Limit
 
-	// Rate is the rate that the server states, or zero. A gate can use it as it is.
+	// Rate is the rate that the server states, or zero.
 	Rate limits.Rate
 
 	// Bucket is the group of calls that the limit is for, Scope the calls to which it applies, and
