@@ -18,8 +18,7 @@ import (
 
 // A Bucket allows calls that fit into it and rejects the rest, immediately.
 //
-// Most programs need only [Bucket.Take]. A Bucket is also a limits.Limiter, for a sluice.Gate or
-// sluice.NewQueue; Take then bypasses their queue.
+// Most programs need only [Bucket.Take]. It bypasses the queue of a sluice.Gate or sluice.NewQueue.
 //
 // A Bucket is safe for use by multiple goroutines, must be made by [New] and must not be copied. No
 // method blocks: Take is one compare-and-swap, less than 0.1 µs. Only calls that lose the swap
@@ -254,8 +253,8 @@ func (b *Bucket) SetRate(rate limits.Rate) error {
 	return nil
 }
 
-// Admit implements [limits.Limiter] with Take: the time that it returns is the time until n will
-// fit. It returns ctx.Err() if ctx is done. It panics if n < 0.
+// Admit implements [limits.Limiter] with Take: it returns the time until n will fit, and ctx.Err()
+// if ctx is done. It panics if n < 0.
 func (b *Bucket) Admit(ctx context.Context, n int64) (wait time.Duration, err error) {
 	mustNotBeNegative(n)
 	if err := ctx.Err(); err != nil {
@@ -297,14 +296,14 @@ func (b *Bucket) adjust(delta int64) {
 	})
 }
 
-// Forecast implements limits.Forecaster, for estimates of a sluice.Gate.
+// Forecast implements limits.Forecaster.
 func (b *Bucket) Forecast() limits.Forecast {
 	s, tat, now := b.load()
 	return forecast.NewBucket(s.rule.Capacity(), s.rule.Interval(), max(0, tat-now))
 }
 
 // OnChange implements [limits.Notifier]. It calls f after SetRate, and after an Adjust that returns
-// units. f must not block, nor use the bucket.
+// units. f must not use the bucket.
 func (b *Bucket) OnChange(f func()) (stop func()) { return b.bell.Wait(f) }
 
 func mustNotBeNegative(n int64) {

@@ -21,6 +21,7 @@
 // Cloud Gateway.
 //
 // A new bucket is empty: all of its burst fits. A restarted program could therefore use a daily
-// allowance twice; [Bucket.Snapshot] and [Bucket.Restore] prevent that. Limits made in a
-// testing/synctest bubble belong to that bubble.
+// allowance twice; [Bucket.Snapshot] and [Bucket.Restore] prevent that.
+//
+// A limit made in a testing/synctest bubble belongs to that bubble.
 package leaky

@@ -28,7 +28,7 @@ import (
 //
 // A Keyed is safe for use by multiple goroutines, must be made by [NewKeyed] and must not be
 // copied. Calls for one key, and for one in 128 others, wait for each other for a fraction of a
-// microsecond. It needs no closing.
+// microsecond.
 //
 // Prefer a struct of the parts, such as struct{ user, action string }, to a text made of them:
 // "a:b" and "c" look like "a" and "b:c". A K that does not equal itself, such as NaN, has a new

@@ -88,8 +88,7 @@ func (n noted) tat(now time.Duration, t time.Time) time.Duration {
 }
 
 // Snapshot returns the level of the bucket and its rate, as a JSON object of about 140 bytes, for
-// [Bucket.Restore] in another process; after [Bucket.SetRate] it may be 200 bytes for a while.
-// Times are wall time.
+// [Bucket.Restore] in another process. Times are wall time.
 //
 // Make one when the program ends, and from time to time before that: after a crash, the units taken
 // since the last one can be taken again.
@@ -105,8 +104,7 @@ func (b *Bucket) Snapshot() []byte {
 
 // Restore replaces the state of the bucket by a snapshot, without the units that have leaked since,
 // by the wall clock. Units that [Bucket.Adjust] took beyond the capacity are still a debt. If the
-// clock was put back in between, nothing has leaked. Restored at the time of the snapshot, a bucket
-// is the same to the nanosecond.
+// clock was put back in between, nothing has leaked.
 //
 // Restore returns [limits.ErrSnapshot], and changes nothing, if data is damaged, from another
 // version or kind of limit, or of a bucket with another rate: 10 per 10 s is not 1 per second. To

@@ -14,7 +14,6 @@
 // a call is done: to cap the number in flight use package semaphore, and for both a gate of package
 // sluice.
 //
-// As in Guava's RateLimiter, a call starts at its slot, and its cost delays the next one.
 // docs/coming-from.md has the methods of Guava and golang.org/x/time/rate.
 package pacer
 
@@ -37,9 +36,10 @@ import (
 //
 // Most programs need only [Pacer.Wait].
 //
-// A call of cost n starts at its slot like any other, and the next slot comes n intervals later: an
-// idle pacer never delays a costly call. n = 0 consumes nothing and is admitted immediately. n has
-// no upper bound; if a cost moves the next slot beyond 292 years, no later call starts.
+// A call of cost n starts at its slot like any other, and the next slot comes n intervals later, as
+// in Guava's RateLimiter: an idle pacer never delays a costly call. n = 0 consumes nothing and is
+// admitted immediately. n has no upper bound; if a cost moves the next slot beyond 292 years, no
+// later call starts.
 //
 // Calls start strictly in the order in which they came. A canceled caller returns its slot exactly,
 // and the callers behind it move up. A new rate, a pause and its end reach all waiting callers
@@ -92,13 +92,12 @@ type Config struct {
 	MaxWaiting int
 }
 
-// New returns a pacer that lets rate.Count calls start per rate.Per, evenly spaced. {Count: 10,
-// Per: time.Second} is one call every 100 ms, the first of them immediately. A new pacer has no
-// burst saved up, and saves none during a pause. More than one Config panics.
+// New returns a pacer that lets rate.Count calls start per rate.Per, evenly spaced, the first of
+// them immediately. A new pacer has no burst saved up, and saves none during a pause. More than one
+// Config panics.
 //
 // New returns an error unless rate is valid (see [limits.Rate.Check]) and its burst takes at most
-// 146 years, if WarmUp or MaxWaiting is negative, and if a WarmUp is combined with a burst. For
-// constants there is [limits.Must].
+// 146 years, if WarmUp or MaxWaiting is negative, and if a WarmUp is combined with a burst.
 func New(rate limits.Rate, options ...Config) (*Pacer, error) {
 	cfg := defaults.Option("pacer.New", options)
 	if cfg.MaxWaiting < 0 {
@@ -132,7 +131,7 @@ func (p *Pacer) Acquire(ctx context.Context, n int64) error {
 }
 
 // AcquireWithin is Acquire, but if the slot is more than longest away it returns a
-// [*limits.WaitError] immediately, which reports the distance. longest ≤ 0 does not block.
+// [*limits.WaitError] immediately. longest ≤ 0 does not block.
 func (p *Pacer) AcquireWithin(ctx context.Context, n int64, longest time.Duration) error {
 	return p.acquire(ctx, n, longest)
 }
@@ -199,11 +198,9 @@ func (p *Pacer) SetRate(rate limits.Rate) error {
 	return nil
 }
 
-// PauseUntil lets no call start before t, including those that wait already. When the pause has
-// ended they start one interval apart, the first of them at t. Callers that cannot start before
-// their deadline fail with a [*limits.WaitError] now. A t before the end of the current pause
-// changes nothing. t is converted to monotonic time at the call, so setting the clock later does
-// not move the end.
+// PauseUntil lets no call start before t. Then calls start one interval apart, the first at t. A t
+// before the end of the current pause changes nothing. t is converted to monotonic time at the
+// call, so setting the clock later does not move the end.
 func (p *Pacer) PauseUntil(t time.Time) {
 	p.queue.Change(func(now time.Duration) { p.schedule.PauseUntil(p.queue.Instant(now, t)) })
 }

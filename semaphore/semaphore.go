@@ -2,8 +2,7 @@
 //
 // [Weighted] has the methods of golang.org/x/sync/semaphore and passes its tests, so usually
 // changing the import path is enough. Two things differ: a request for more than the limit fails
-// immediately instead of blocking until its context ends, and a request for 0 never waits. In
-// addition it can be resized while in use, reports how full it is, and can wait for a bounded time.
+// immediately instead of blocking until its context ends, and a request for 0 never waits.
 // docs/coming-from.md has the methods of java.util.concurrent.Semaphore.
 //
 // To space calls out in time use package pacer; to have both use a gate of package sluice.
@@ -24,8 +23,8 @@ import (
 // returns them when it is done.
 //
 // Callers are served strictly in the order in which they came. A large request at the front waits
-// until enough permits are free, and nothing behind it overtakes, although smaller requests would
-// fit: otherwise they could starve it.
+// until enough permits are free, and nothing behind it overtakes: otherwise smaller requests could
+// starve it.
 //
 // A call for one permit whose context cannot be canceled has come when its goroutine sleeps, which
 // is a moment later than Waiting counts it. All others have come when they are counted.

@@ -22,8 +22,7 @@ import (
 // twice. If the clock is put forward over an edge, one window begins. Without a calendar only the
 // monotonic clock is used.
 //
-// Most programs need only [Fixed.Take]. A Fixed is also a limits.Limiter, for a sluice.Gate or
-// sluice.NewQueue; Take then bypasses their queue.
+// Most programs need only [Fixed.Take]. It bypasses the queue of a sluice.Gate or sluice.NewQueue.
 //
 // A Fixed is safe for use by multiple goroutines, must be made by [NewFixed] and must not be
 // copied.
@@ -91,8 +90,8 @@ func (c *Fixed) SetQuota(quota Quota) error {
 	return nil
 }
 
-// Admit implements [limits.Limiter] with Take: the time that it returns is the time until n will
-// fit, if the clock is not set. It returns ctx.Err() if ctx is done. It panics if n < 0.
+// Admit implements [limits.Limiter] with Take: it returns the time until n will fit, if the clock
+// is not set, and ctx.Err() if ctx is done. It panics if n < 0.
 func (c *Fixed) Admit(ctx context.Context, n int64) (wait time.Duration, err error) {
 	return admit(ctx, n, c.Take)
 }
@@ -112,8 +111,7 @@ func (c *Fixed) Adjust(ctx context.Context, delta int64, age time.Duration) erro
 	return nil
 }
 
-// Forecast implements limits.Forecaster, for estimates of a sluice.Gate. With a calendar it expects that
-// the clock is not set.
+// Forecast implements limits.Forecaster. With a calendar it expects that the clock is not set.
 func (c *Fixed) Forecast() limits.Forecast {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -137,5 +135,5 @@ func foreseeFixed(r kind.Fixed, s kind.FixedState, now time.Duration, wall int64
 }
 
 // OnChange implements [limits.Notifier]. It calls f after SetQuota, and after an Adjust that
-// returns units. f must not block, nor use the Fixed.
+// returns units. f must not use the Fixed.
 func (c *Fixed) OnChange(f func()) (stop func()) { return c.bell.Wait(f) }

@@ -19,8 +19,8 @@ import (
 // prolong the wait. Memory grows to 16 bytes times the limit at most, and shrinks as calls are
 // made.
 //
-// Most programs need only [Sliding.Take]. A Sliding is also a limits.Limiter, for a sluice.Gate or
-// sluice.NewQueue; Take then bypasses their queue.
+// Most programs need only [Sliding.Take]. It bypasses the queue of a sluice.Gate or
+// sluice.NewQueue.
 //
 // A Sliding is safe for use by multiple goroutines, must be made by [NewSliding] and must not be
 // copied. It uses the monotonic clock, except in [Sliding.Restore].
@@ -84,8 +84,8 @@ func (l *Sliding) SetQuota(quota Quota) error {
 	return nil
 }
 
-// Admit implements [limits.Limiter] with Take: the time that it returns is the time until n will
-// fit. It returns ctx.Err() if ctx is done. It panics if n < 0.
+// Admit implements [limits.Limiter] with Take: it returns the time until n will fit, and ctx.Err()
+// if ctx is done. It panics if n < 0.
 func (l *Sliding) Admit(ctx context.Context, n int64) (wait time.Duration, err error) {
 	return admit(ctx, n, l.Take)
 }
@@ -100,8 +100,7 @@ func admit(ctx context.Context, n int64, take func(int64) limits.Result) (time.D
 }
 
 // Adjust implements [limits.Limiter]. A negative delta removes the newest −delta units allowed age
-// ago or before: those of the call, unless others were allowed in between and age was measured a
-// little too late. Units that have left the window are not returned. A positive delta takes now,
+// ago or before. Units that have left the window are not returned. A positive delta takes now,
 // beyond the limit if need be; then nothing fits before enough has left the window. A negative age
 // is treated as 0.
 //
@@ -117,7 +116,7 @@ func (l *Sliding) Adjust(ctx context.Context, delta int64, age time.Duration) er
 	return nil
 }
 
-// Forecast implements limits.Forecaster, for estimates of a sluice.Gate.
+// Forecast implements limits.Forecaster.
 func (l *Sliding) Forecast() limits.Forecast {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -139,5 +138,5 @@ func foreseeSliding(r kind.Sliding, s *kind.SlidingState, now time.Duration) lim
 }
 
 // OnChange implements [limits.Notifier]. It calls f after SetQuota, and after an Adjust that
-// returns units. f must not block, nor use the Sliding.
+// returns units. f must not use the Sliding.
 func (l *Sliding) OnChange(f func()) (stop func()) { return l.bell.Wait(f) }
