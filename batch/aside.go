@@ -16,10 +16,10 @@ var ErrSuspended = errors.New("batch: its group is set aside")
 // Config.Group all items are one group.
 //
 // A group is suspended when After attempts in a row have failed, none of them with a definite
-// answer: a [sluice.Permanent] error shows that the server is well. Its items then wait, while
-// items of other groups start. After 2 s one of them is tried, as a probe, and again 4 s after that
-// has failed, and so on, up to a minute. The group is back as soon as an item of it is ok or gets a
-// definite answer. When a probe has failed, or three if there was an item that was ok before:
+// answer: a [sluice.Permanent] error shows that the server is well. Its items then wait. After 2 s
+// one of them is tried, as a probe, and again 4 s after that has failed, and so on, up to a minute.
+// The group is back as soon as an item of it is ok or gets a definite answer. When a probe has
+// failed, or three if there was an item that was ok before:
 //
 //   - with Wait, the items go on waiting;
 //   - otherwise, if another group had an item that was ok since the failures began, or

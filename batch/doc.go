@@ -10,9 +10,8 @@
 //	})
 //
 // [ForEach] calls a function for each item of an iter.Seq; [Map] also yields the result of the
-// function. The input is read only when there is room for another item, so it may be endless, and a
-// million items take no more memory than a thousand. Items start in the order of the input. Each is
-// retried as by [sluice.RetryValue].
+// function. The input is read only when there is room for another item, so it may be endless. Items
+// start in the order of the input. Each is retried as by [sluice.RetryValue].
 //
 // If items call several servers, Config.Group says which one. Then a server that is slow, paused or
 // dead delays only its own items. When call after call to it fails, it is suspended, see [Suspend].

@@ -63,16 +63,16 @@ type line struct {
 }
 
 // NewLogger returns an observer that writes events to a slog.Logger, and limits the rate of similar
-// lines: if 1,000 calls are rejected in a second because a gate is paused, it writes one line.
+// lines:
 //
 //	WARN gate paused gate=api wait=1m0s until=2026-11-21T12:01:00Z why="429 Too Many Requests"
 //	WARN call rejected gate=api n=1 reason=deadline err="sluice: api: would have to wait 1m0s for the pause (429 Too Many Requests), until 12:01:00, 5s were allowed" left_out=999
 //	INFO limit learned gate=api now="tracking: 19.4/s, 18.9/s accepted, 20.3/s throttled (measured between throttled calls)"
 //
-// The learned limit is [sluice.Learned] in one line, with the reason of the change in parentheses;
-// changes for the same reason are similar lines. left_out is the number of lines, of any kind, that
-// were left out since the previous line. Attributes without a value are not written. The observer
-// calls the slog.Handler in the goroutine of the call, so a handler that blocks delays calls.
+// The learned limit is [sluice.Learned] in one line, with the reason of the change in parentheses.
+// left_out is the number of lines, of any kind, that were left out since the previous line.
+// Attributes without a value are not written. The observer calls the slog.Handler in the goroutine
+// of the call, so a handler that blocks delays calls.
 //
 // NewLogger panics if to is nil, Burst is negative, Every is positive and less than 1 µs, or Burst
 // times Every is more than 146 years.

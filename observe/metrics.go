@@ -38,9 +38,9 @@ type Metric struct {
 	Totals func(t *Totals, yield func(label string, value float64))
 }
 
-// Metrics returns all metrics, so that exporters show the same: first those of events, then those
-// of [Totals], then those of a sluicehttp.Transport: its responses, and the limits that servers
-// publish. The caller may change the slice.
+// Metrics returns all metrics: first those of events, then those of [Totals], then those of a
+// sluicehttp.Transport: its responses, and the limits that servers publish. The caller may change
+// the slice.
 func Metrics() []Metric {
 	all := append(eventMetrics(), stateMetrics()...)
 	all = append(all, learnedMetrics()...)

@@ -13,7 +13,7 @@ const defaultNames = 100
 // number of time series. Nothing is ever removed.
 //
 // A Table must be made by [NewTable], is safe for use by multiple goroutines, and must not be
-// copied. Finding a known name takes no lock.
+// copied.
 type Table[T any] struct {
 	make   func(name string) T
 	byName sync.Map // of T

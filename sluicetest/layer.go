@@ -29,8 +29,7 @@ func stack(layers []Layer) Layer {
 	}
 }
 
-// Handler answers every request with h: the application itself, behind faults and limits. It panics
-// if h is nil.
+// Handler answers every request with h. It panics if h is nil.
 func Handler(h http.Handler) Layer {
 	if h == nil {
 		panic("sluicetest: nil handler")

@@ -11,8 +11,7 @@ import (
 )
 
 // A Limit is a limit of a server: a rate, a quota, a number of requests in flight, or several of
-// these. It counts requests, or with a Cost the units that they cost: LLM tokens, points, bytes. A
-// request that one of them rejects is counted by none.
+// these. A request that one of them rejects is counted by none.
 type Limit struct {
 	// Name is the name in the record and in headers; empty means "default" in headers. A limit with
 	// a Cost needs one.

@@ -14,9 +14,9 @@ import (
 // A Server answers HTTP requests in memory, for every host name, over HTTP/1.1 and HTTP/2, with TLS
 // and without.
 //
-// A Server must be made by [NewServer], must not be copied, and must be closed by [Server.Close] if
-// it was made in a bubble, or the test never ends. A Server that was made in a bubble belongs to
-// it. Its methods are safe for use by multiple goroutines.
+// A Server must be made by [NewServer] and must not be copied. One made in a bubble belongs to it
+// and must be closed by [Server.Close], or the test never ends. Its methods are safe for use by
+// multiple goroutines.
 //
 // A Server is also an [http.Handler] for use on a real socket. Then its record has no connections
 // and faults cannot break one; everything else works.
@@ -38,9 +38,9 @@ type Server struct {
 	ended bool
 }
 
-// NewServer returns a server that answers through layers, the first one outermost. It answers
-// requests that pass all of them with "200 OK" and the body "ok"; for another answer, make the last
-// layer a [Handler]. It panics if a layer is nil.
+// NewServer returns a server that answers through layers. It answers requests that pass all of them
+// with "200 OK" and the body "ok"; for another answer, make the last layer a [Handler]. It panics
+// if a layer is nil.
 func NewServer(layers ...Layer) *Server {
 	ca, err := newAuthority()
 	if err != nil {

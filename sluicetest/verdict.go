@@ -94,7 +94,7 @@ func (r Record) CheckRate(n int, per time.Duration) error {
 
 // CheckRetryAfter returns an error if a request arrived too early: after the end of an earlier
 // request to the same host, and before the RetryAt of that. A request that arrived at the very time
-// of that end may have been on its way and is not an error.
+// of that end is not an error.
 //
 // If a limit rejected the earlier request, or its status was 403, 429, 503, 529 or a redirect, its
 // RetryAt holds for all requests to the host. After any other status, such as 500 with a

@@ -25,8 +25,7 @@ type Report struct {
 	ID string // of the gate, no other one has it
 
 	// Want is the amount of the limit that the gate could use, in millionths per second, or
-	// WantsAll. A gate that reports Leaves leaves the group until it reports again: it was closed,
-	// or not used for a second.
+	// WantsAll. A gate that reports Leaves leaves the group until it reports again.
 	Want int64
 
 	// Admitted is the cost of all calls that were admitted to the gate so far, and Use its recent

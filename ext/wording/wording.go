@@ -20,7 +20,7 @@ func Clean(text string) string { return clean.Text(text) }
 func Rough(d time.Duration) string { return sentence.Rough(d) }
 
 // Clock returns t to the second, with its date if that is not the day of now, or "midnight" if it
-// is the next one. Midnight of UTC is named as well, for most quotas end then.
+// is the next one. Midnight of UTC is named as well.
 func Clock(t, now time.Time) string { return sentence.Clock(t, now) }
 
 // Grouped puts a comma before each group of three digits.

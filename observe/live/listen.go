@@ -14,8 +14,7 @@ import (
 // "localhost:0" for a free port; without a host, as in ":8080", it is localhost and not all
 // interfaces.
 //
-// On a loopback address only requests that name a loopback address or localhost are answered:
-// otherwise a web page whose name changes its address could read this one.
+// On a loopback address only requests that name a loopback address or localhost are answered.
 func (h *Handler) Listen(address string) (url string, stop func(), err error) {
 	host, port, err := net.SplitHostPort(address)
 	if err != nil {
@@ -29,7 +28,7 @@ func (h *Handler) Listen(address string) (url string, stop func(), err error) {
 		return "", nil, fmt.Errorf("live: %w", err)
 	}
 	s := &http.Server{Handler: h, ReadHeaderTimeout: 10 * time.Second}
-	if local(l.Addr().String()) {
+	if local(l.Addr().String()) { // else a web page whose name changes its address could read this one
 		s.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			if !local(r.Host) {
 				http.Error(w, "live: want a request to localhost", http.StatusForbidden)
