@@ -64,8 +64,7 @@ type Adaptive struct {
 	//
 	// If calls have Costs, each unit is shared separately, among the gates whose calls take it.
 	// Gates of one name should all have the same RateUnit. Set AvoidThrottling in all of them or in
-	// none: the estimate of one makes the others as careful, and all may then use only half of the
-	// limit for hours.
+	// none, or all may use only half of the limit for hours.
 	//
 	// No call waits for Peers. While it does not answer, the gate learns alone, starting from its
 	// share. A goroutine reports two to four times a second for each unit, and ends a second after

@@ -51,8 +51,7 @@ type Config struct {
 	Limits []Limit
 
 	// Semaphore is a cap on calls in flight that is shared with others. A call takes its permits
-	// before it queues in the gate, because that may need a round trip, and holds them while it
-	// waits.
+	// before it queues in the gate, and holds them while it waits.
 	Semaphore limits.Semaphore
 
 	// Parent is a gate that the calls must pass as well, such as one for all hosts together. This
@@ -63,11 +62,11 @@ type Config struct {
 	Parent *Gate
 
 	// Weight is the share of the Parent's limits that this gate gets while other children also
-	// wait: under a parent of 60/s, children of Weight 2 and 1 get 40/s and 20/s. 0 means 1. The
-	// others get the share that a child does not use. A child that has not used its share goes
-	// first: its calls wait for at most one call of each other child, however many wait there. If a
-	// limit of the parent counts cost, shares are of the cost of calls, otherwise of their number.
-	// Calls of the parent itself wait in line among the first calls of its children.
+	// wait: under a parent of 60/s, children of Weight 2 and 1 get 40/s and 20/s. 0 means 1. A
+	// child that has not used its share goes first: its calls wait for at most one call of each
+	// other child, however many wait there. If a limit of the parent counts cost, shares are of the
+	// cost of calls, otherwise of their number. Calls of the parent itself wait in line among the
+	// first calls of its children.
 	Weight int64
 
 	// Adaptive is how the gate finds a limit that is not configured. The zero Adaptive is on:

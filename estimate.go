@@ -35,13 +35,12 @@ type Estimate struct {
 	Unknown limits.Cause
 }
 
-// Estimate returns how long n more calls will take, behind those that wait already, and the cause:
-// "50,000 calls take 2 h 47 min, limited by the rate". It assumes that each call starts as soon as
-// the rate, the concurrency, pauses and Config.Limits of the gate and its parents allow it, and
-// changes none of them. The calls cost 1 and take as long as those done so far, unless each says
-// otherwise; before the first is done, concurrency counts as no limit. Retries and later calls of
-// others are not included. Many windows are extrapolated, so Estimate takes a few milliseconds at
-// most.
+// Estimate returns how long n more calls will take, behind those that wait already, and the cause.
+// It assumes that each call starts as soon as the rate, the concurrency, pauses and Config.Limits
+// of the gate and its parents allow it, and changes none of them. The calls cost 1 and take as long
+// as those done so far, unless each says otherwise; before the first is done, concurrency counts as
+// no limit. Retries and later calls of others are not included. Many windows are extrapolated, so
+// Estimate takes a few milliseconds at most.
 //
 // Estimate panics if n < 0, or a cost or the Duration is negative; for 0 it returns the zero
 // Estimate.

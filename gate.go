@@ -186,7 +186,7 @@ func (g *Gate) Wait(ctx context.Context) error {
 // the error of Acquire or of f, and does not retry.
 //
 // If f returns nil, the call counts as a success for the retry budget; if the error is marked with
-// [Permanent], as a definite answer: see [RetryValue]. If it is marked with [ThrottledFor] or
+// Permanent, as a definite answer: see [Permanent]. If it is marked with [ThrottledFor] or
 // [ThrottledUntil], the gate is paused before any other call starts. If f panics, Do releases the
 // permit and the panic propagates; the call counts neither as a success nor as a failure.
 func (g *Gate) Do(ctx context.Context, f func(ctx context.Context) error) error {

@@ -46,9 +46,8 @@ type KeyedConfig struct {
 	EvictAt int
 }
 
-// A Keyed has a gate for each key, such as the host, the tenant or the route of a call. Gates
-// are made when a key is first used, and evicted when they were not used for a while. For a
-// limit that all keys share, give the gates a Parent.
+// A Keyed has a gate for each key, such as the host, the tenant or the route of a call. Gates are
+// made when a key is first used, and evicted when they were not used for a while.
 //
 // A gate is evicted only if a new one would let no more calls start:
 //   - no call is in it or waits, it has no debt, and it is not paused or closed;

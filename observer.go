@@ -22,10 +22,9 @@ import (
 //
 // The observer runs in the goroutine of the call, or with Adaptive.Peers in one of the gate, where
 // a panic ends the program. It must be safe for use by multiple goroutines, and should return soon.
-// No lock is held: it may use the gate. It delays only its own call, with two exceptions: the first
-// call in the queue, if one of Config.Limits delays it, delays those behind it; and a call whose
-// server requested a wait is still in flight during its EventPaused. If an observer panics,
-// everything is returned, and the panic propagates from the method of the gate.
+// No lock is held: it may use the gate. A slow observer delays its own call, which may be in flight
+// or first in the queue, with others behind it. If an observer panics, everything is returned, and
+// the panic propagates from the method of the gate.
 //
 // A call of a child is also one of the parent: an observer of both sees it twice, under two names,
 // the parent first. While it waits for the parent, only the parent reports EventQueued, each time

@@ -28,8 +28,7 @@ type RetryPolicy struct {
 	//
 	// If MaxElapsed is 0 and MaxServerWait is more than 5 min, a single wait of more than 5 min,
 	// for the gate or because a server requests it, does not count, and MaxElapsed does not limit
-	// the wait for the gate. So MaxServerWait alone is enough for a server that requests an hour. A
-	// MaxElapsed that is set counts all waits.
+	// the wait for the gate. A MaxElapsed that is set counts all waits.
 	MaxElapsed time.Duration
 
 	// MaxServerWait is the longest wait that a server may request. If it requests more, calls

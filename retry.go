@@ -20,12 +20,10 @@ import (
 // of this call.
 //
 // Retries are paid from the budget of the gate: 100 tokens (see Config.RetryBudget), of which a
-// retry takes 5, or 10 after a timeout. A success puts back 1, or 5 after a retry; every 30 s in
-// which no call fails put back a twentieth of the maximum. Calls in flight that are throttled
-// together pay once. While the budget is empty, calls are not retried, and first attempts are
-// spaced out by as much as the backoff could have been, at most 30 s. The spacing is halved by each
-// success, by each permanent error that is a definite answer (see [Permanent]), and by every 30 s
-// in which no call fails. It does not reject calls in advance: they wait until their deadline.
+// retry takes 5, or 10 after a timeout. Successes and time without failures put some back. While
+// the budget is empty, calls are not retried, and first attempts are spaced out by as much as the
+// backoff could have been, at most 30 s, and closer again with each success. No call is rejected in
+// advance: it waits until its deadline. docs/circuit-breaker.md has the numbers.
 //
 // If RetryValue gives up, it returns the zero T and a [*RetryError]. It does not begin a wait that
 // cannot end in time. If the first attempt fails with an error marked with Permanent, it returns
