@@ -183,3 +183,25 @@ func TestClaim_Note(t *testing.T) {
 		})
 	}
 }
+
+// That calls wait for the answers to those in flight is not what the server says, and nobody asks whose limit
+// that is: ten routes of one window became ten scopes.
+func TestState_EmptyUntil_NotPending(t *testing.T) {
+	tr, err := New(nil, Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tr.Close()
+	now := time.Unix(1000, 0)
+	header := http.Header{"X-Ratelimit-Limit": {"600"}, "X-Ratelimit-Remaining": {"30"}, "X-Ratelimit-Reset": {"40"}}
+	said, _ := ratelimit.Parse(200, header, now)
+	var found findings
+	found[0] = finding{known: true, pending: now.Add(time.Second)}
+	st := &state{t: tr}
+	if at, _ := st.emptyUntil(&said, &found, now); !at.IsZero() {
+		t.Errorf("empty until %v", at)
+	}
+	if at, source := found.pendingUntil(&said); !at.Equal(found[0].pending) || source == "" {
+		t.Errorf("pending until %v, by %q", at, source)
+	}
+}
