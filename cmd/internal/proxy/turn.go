@@ -25,9 +25,13 @@ import (
 
 // turns has the turns of all gates and tenants that have calls waiting.
 type turns struct {
-	mu sync.Mutex
-	m  map[turnKey]*turn
+	mu   sync.Mutex
+	m    map[turnKey]*turn
+	idle []*turn // to use again: most calls find nobody waiting, and a turn for each was a twelfth of what they allocate
 }
+
+// mostIdle bounds idle.
+const mostIdle = 64
 
 type turnKey struct {
 	gate string
@@ -57,7 +61,12 @@ func (t *turns) join(key turnKey) *turn {
 	defer t.mu.Unlock()
 	of := t.m[key]
 	if of == nil {
-		of = &turn{turns: t, key: key, one: semaphore.NewWeighted(1)}
+		if n := len(t.idle); n > 0 {
+			of, t.idle = t.idle[n-1], t.idle[:n-1]
+		} else {
+			of = &turn{turns: t, one: semaphore.NewWeighted(1)}
+		}
+		of.key = key
 		if t.m == nil {
 			t.m = make(map[turnKey]*turn)
 		}
@@ -78,6 +87,9 @@ func (t *turn) leave() {
 	defer t.turns.mu.Unlock()
 	if t.calls--; t.calls == 0 {
 		delete(t.turns.m, t.key)
+		if t.key = (turnKey{}); len(t.turns.idle) < mostIdle {
+			t.turns.idle = append(t.turns.idle, t)
+		}
 	}
 }
 
