@@ -67,8 +67,30 @@ type result struct {
 }
 
 type kind struct {
-	done int
-	last time.Duration
+	done  int
+	last  time.Duration
+	least int // done in a run, of several
+}
+
+// mean returns the mean of runs.
+func mean(runs []*result) *result {
+	sum := *runs[0]
+	for _, r := range runs[1:] {
+		sum.done, sum.lost, sum.refused = sum.done+r.done, sum.lost+r.lost, sum.refused+r.refused
+		for name, k := range r.kinds {
+			of := sum.kinds[name]
+			if of.least == 0 {
+				of.least = of.done
+			}
+			of.done, of.least = of.done+k.done, min(of.least, k.done)
+		}
+	}
+	n := len(runs)
+	sum.done, sum.lost, sum.refused = sum.done/n, sum.lost/n, sum.refused/n
+	for _, k := range sum.kinds {
+		k.done /= n
+	}
+	return &sum
 }
 
 func (r *result) row(world, client string) string {
@@ -76,7 +98,11 @@ func (r *result) row(world, client string) string {
 	for _, name := range slices.Sorted(maps.Keys(r.kinds)) {
 		k := r.kinds[name]
 		if r.perSecond {
-			notes = append(notes, fmt.Sprintf("%s %.4g/s", name, float64(k.done)/r.took.Seconds()))
+			note := fmt.Sprintf("%s %.4g/s", name, float64(k.done)/r.took.Seconds())
+			if k.least > 0 {
+				note += fmt.Sprintf(" (%.4g)", float64(k.least)/r.took.Seconds())
+			}
+			notes = append(notes, note)
 		} else {
 			notes = append(notes, fmt.Sprintf("%s %d by %v", name, k.done, k.last.Round(100*time.Millisecond)))
 		}
@@ -128,9 +154,9 @@ func sleep(r *http.Request, d time.Duration) error {
 	}
 }
 
-// play plays w in a bubble.
-func (w *world) play(c client) *result {
-	n := &network{random: rand.New(rand.NewPCG(1, 2)), handle: w.server()}
+// play plays w with a seed in a bubble.
+func (w *world) play(c client, seed uint64) *result {
+	n := &network{random: rand.New(rand.NewPCG(seed, 2)), handle: w.server()}
 	http := &http.Client{Transport: c.make(n)}
 	r := &result{kinds: map[string]*kind{}, perSecond: w.calls == 0}
 	var mu sync.Mutex
