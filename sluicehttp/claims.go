@@ -1,6 +1,7 @@
 package sluicehttp
 
 import (
+	"cmp"
 	"net/http"
 	"time"
 
@@ -55,6 +56,7 @@ type reply struct {
 	now    time.Time // when it arrived
 	call   uint16    // the number of the call, 0 if it was not counted
 	sent   time.Time // when it was sent; now if it was not counted
+	began  time.Time // when the gate admitted it, counted or not
 	flying int64     // calls in flight
 	later  float64   // calls that were sent after it
 	total  uint32    // calls that were sent at all
@@ -115,7 +117,7 @@ func (st *state) noteClaims(h *hold, said *ratelimit.Info, found *findings, now 
 	if st.watched.CompareAndSwap(false, true) {
 		st.unseen.Store(st.gate.Stats().InFlight)
 	}
-	r := reply{gate: st.gate, now: now, call: h.number, sent: now, flying: st.inFlight.Load(), granted: !said.Throttled && said.Status < 400, refused: said.Throttled, cached: said.Status == http.StatusNotModified, total: st.sent.Load(), retryAt: said.RetryAt, source: said.RetrySource}
+	r := reply{gate: st.gate, now: now, began: cmp.Or(h.permit.AdmittedAt(), now), call: h.number, sent: now, flying: st.inFlight.Load(), granted: !said.Throttled && said.Status < 400, refused: said.Throttled, cached: said.Status == http.StatusNotModified, total: st.sent.Load(), retryAt: said.RetryAt, source: said.RetrySource}
 	switch {
 	case h.state != st: // a call that asks, which another gate has counted
 		r.call = 0
@@ -176,7 +178,7 @@ func (st *state) claims(said *ratelimit.Info, r *reply, found *findings) (refill
 	switch {
 	case r.refused:
 		r.told = st.excuse.accepts(r) && st.mayExcuse()
-	case r.granted && r.sent.After(st.excuse.until):
+	case r.granted && r.began.After(st.excuse.until):
 		st.excuse.granted++
 	}
 	return refills

@@ -19,12 +19,14 @@ import (
 //	429, no limit                                       a rate
 //
 // It is not so simple where other programs use the same limit, or a server counts otherwise than it says:
-// then each window throttles many calls. An excuse is accepted only as long as such calls are few.
+// then each window throttles many calls. An excuse is accepted only as long as such calls are few. Those that
+// were in flight when the first one was throttled do not count: a crowd of any size says nothing about windows.
 type excuse struct {
+	since   time.Time // when the first call was throttled
 	until   time.Time // the end of the last window in which calls were throttled
-	granted uint32    // calls that were sent later
+	granted uint32    // calls that started after it
 	begun   uint32    // calls sent when the first one was throttled,
-	n       uint32    // and calls throttled in later windows
+	n       uint32    // and those that started later and were throttled
 	void    bool      // they were too many, or there was another reason
 }
 
@@ -35,9 +37,10 @@ func (e *excuse) accepts(r *reply) bool {
 	case e.void:
 	case r.window == 0:
 		e.void = true
-	case e.until.IsZero():
-		e.until, e.begun = r.retryAt, r.total
-	case r.sent.After(e.until):
+	case e.since.IsZero():
+		e.since, e.until, e.begun, e.granted = r.now, r.retryAt, r.total, 0
+	case !r.began.After(e.since): // of the first crowd
+	case r.began.After(e.until):
 		// In a window that slides, or that others use, fewer calls are granted. But the end of one in whole
 		// seconds may be up to two of them later.
 		if end := e.granted == 0 && r.retryAt.Sub(r.now) <= asTold; !end {
