@@ -395,5 +395,8 @@ func TestTransport_Claims_RefusedByABucket(t *testing.T) {
 			w.wantGet("http://a.test/", 200)
 		}
 		w.wantCame(0, 0, 0, 0, 0, 0, 475*ms)
+		if stats(t, w.rt).Learned == nil {
+			t.Error("a bucket has taught nothing")
+		}
 	})
 }

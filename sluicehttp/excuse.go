@@ -68,15 +68,17 @@ func (st *state) mayExcuse() bool {
 	return st.published == nil && st.spacesWindows() && !a.Search && !a.AvoidThrottling
 }
 
-// explains reports whether the call of r was throttled because a window of l is used up. The end of a
-// window in whole seconds may be up to a second later than it says.
+// explains reports whether the call of r was throttled because a window of l is used up. It notes in c.long if
+// that is a long one.
 func (c *claim) explains(l *ratelimit.Limit, r *reply) bool {
 	if !r.refused || !isZero(l.Remaining) || !countsCalls(l) || !l.NextAt.IsZero() || c.ofBucket {
 		return false
 	}
-	left := l.ResetAt.Sub(r.now)
-	c.long = c.long || left >= leastTold
-	return c.long && left > -time.Second && (left <= 0 || r.retryAt.Sub(l.ResetAt).Abs() <= asTold)
+	if r.retryAt.Sub(l.ResetAt).Abs() > asTold { // it slides, or is a bucket
+		return false
+	}
+	c.long = c.long || l.ResetAt.Sub(r.now) >= leastTold
+	return c.long
 }
 
 const (

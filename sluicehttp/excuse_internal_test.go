@@ -1,8 +1,11 @@
 package sluicehttp
 
 import (
+	"net/http"
 	"testing"
 	"time"
+
+	"github.com/sluice-go/sluice/sluicehttp/ratelimit"
 )
 
 // Which throttled calls a window of 30 explains, by the seconds at which they started and were answered. It
@@ -47,6 +50,20 @@ func TestExcuse(t *testing.T) {
 			if got := e.accepts(&r); got != a.accepted {
 				t.Errorf("%s: call %d is accepted: %v, want %v", c.name, i, got, a.accepted)
 			}
+		}
+	}
+}
+
+// A bucket that is full in 10 s and has one more in 1 s is no long window, for which calls would wait, see
+// claim.pending.
+func TestClaim_Explains_Long(t *testing.T) {
+	now := time.Now()
+	for wait, long := range map[time.Duration]bool{time.Second: false, 10 * time.Second: true} {
+		var c claim
+		said, _ := ratelimit.Parse(http.StatusTooManyRequests, http.Header{"X-Ratelimit-Remaining": {"0"}, "X-Ratelimit-Reset": {"10"}}, now)
+		r := reply{now: now, refused: true, retryAt: now.Add(wait)}
+		if got := c.explains(&said.Limits[0], &r); got != long || c.long != long {
+			t.Errorf("a wait of %v: explained %v, long %v; want %v", wait, got, c.long, long)
 		}
 	}
 }

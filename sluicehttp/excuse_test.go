@@ -1,6 +1,7 @@
 package sluicehttp_test
 
 import (
+	"fmt"
 	"math/rand/v2"
 	"net/http"
 	"testing"
@@ -73,6 +74,63 @@ func TestTransport_UsedUpWindow(t *testing.T) {
 				// Four windows have to pass, each up to a second late by its rounded end.
 				if late := srv.refused - max(0, callers-n); !c.learns && (took > 4*per+3*time.Second || late > 6) {
 					t.Errorf("%d calls took %v, %d were throttled", calls, took, srv.refused)
+				}
+			})
+		})
+	}
+}
+
+// What a throttled call teaches, by the fields of its response, and when it is sent again.
+func TestTransport_UsedUpWindow_Fields(t *testing.T) {
+	usedUp := func(reset, wait int) []string {
+		return []string{"X-RateLimit-Limit: 9", "X-RateLimit-Remaining: 0", fmt.Sprint("X-RateLimit-Reset: ", reset), fmt.Sprint("Retry-After: ", wait)}
+	}
+	says := func(all ...[]string) (responses []sluicetest.Layer) {
+		for _, fields := range all {
+			responses = append(responses, sluicetest.Status(http.StatusTooManyRequests, fields...))
+		}
+		return responses
+	}
+	s := time.Second
+	for _, c := range []struct {
+		name      string
+		responses []sluicetest.Layer
+		cfg       sluicehttp.Config
+		came      []time.Duration // nil: it learns
+	}{
+		{"a window", says(usedUp(5, 5)), sluicehttp.Config{}, []time.Duration{0, 5 * s}},
+		{"a wait that is rounded otherwise", says(usedUp(5, 7)), sluicehttp.Config{}, []time.Duration{0, 7 * s}},
+		{"another wait", says(usedUp(5, 8)), sluicehttp.Config{}, nil},
+		{"a shorter wait", says(usedUp(8, 2)), sluicehttp.Config{}, nil},
+		{"no window", says([]string{"Retry-After: 5"}), sluicehttp.Config{}, nil},
+		{"nor when it was known", says(usedUp(5, 5), []string{"Retry-After: 5"}), sluicehttp.Config{}, nil},
+		{"nor after another reason", says(usedUp(5, 5), nil, usedUp(2, 2)), sluicehttp.Config{}, nil},
+		{"a small window", says(usedUp(3, 3)), sluicehttp.Config{}, nil},
+		{"its end was long ago", says(usedUp(5, 5), usedUp(3, 3)), sluicehttp.Config{}, []time.Duration{0, 5 * s, 8 * s}},
+		// It ends up to a second later than it says. Without that the call would back off.
+		{"it has ended", says(usedUp(5, 5), usedUp(0, 0)), sluicehttp.Config{}, []time.Duration{0, 5 * s, 6 * s}},
+		{"it has ended, but a wait has begun", says(usedUp(5, 5), usedUp(0, 3)), sluicehttp.Config{}, nil},
+		{"something remains", says([]string{"X-RateLimit-Limit: 9", "X-RateLimit-Remaining: 1", "X-RateLimit-Reset: 5", "Retry-After: 5"}), sluicehttp.Config{}, nil},
+		{"of bytes", says([]string{`RateLimit: "a"; r=0; t=5`, `RateLimit-Policy: "a"; q=9; w=9; qu="content-bytes"`, "Retry-After: 5"}), sluicehttp.Config{}, nil},
+		{"of requests", says([]string{`RateLimit: "a"; r=0; t=5`, `RateLimit-Policy: "a"; q=9; w=9`, "Retry-After: 5"}), sluicehttp.Config{}, []time.Duration{0, 5 * s}},
+		{"a bucket", says([]string{"X-RateLimit-Limit-Requests: 9", "X-RateLimit-Remaining-Requests: 0", "X-RateLimit-Reset-Requests: 5s", "Retry-After: 5"}), sluicehttp.Config{}, nil},
+		{"with Cost", says(usedUp(5, 5), usedUp(5, 5)), sluicehttp.Config{Cost: one}, nil},
+		{"with a rate", says(usedUp(5, 5), usedUp(5, 5)), sluicehttp.Config{Gate: sluice.Config{Rate: sluice.Rate{Count: 100, Per: s}}}, nil},
+		{"with Peers", says(usedUp(5, 5)), sluicehttp.Config{Gate: sluice.Config{Adaptive: sluice.Adaptive{Peers: awayStore{}}}}, nil},
+		{"with Spread", says(usedUp(5, 5)), sluicehttp.Config{Published: sluicehttp.Published{Spread: .5}}, nil},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			c.cfg.Retry = sluice.RetryPolicy{ThrottleBackoff: sluice.Constant(3 * s)}
+			fine := sluicetest.Status(http.StatusOK)
+			inWorld(t, c.cfg, layers(sluicetest.Script(append(c.responses, fine)...), fine), func(w *world) {
+				defer w.rt.Close()
+				w.wantGet("http://a.test/", http.StatusOK)
+				learns := stats(t, w.rt).Learned != nil
+				if learns != (c.came == nil) {
+					t.Errorf("it learns: %v", learns)
+				}
+				if c.came != nil {
+					w.wantCame(c.came...)
 				}
 			})
 		})
