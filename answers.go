@@ -120,6 +120,7 @@ func (g *Gate) honor(err error, throttled *throttledError, since time.Duration, 
 		wait, at = minBackoff, time.Now().Add(minBackoff)
 	}
 	if throttled.explained() {
+		g.countThrottled(since, p)
 		g.refusedAlone(p)
 	} else {
 		l = g.throttled(err, since, wait, p, throttled.weighed)
@@ -128,6 +129,18 @@ func (g *Gate) honor(err error, throttled *throttledError, since time.Duration, 
 		g.pauseUntil(at, err.Error(), since, throttled.explained())
 	}
 	return wait, l
+}
+
+// countThrottled counts a throttle, of a call of p that left at since, that concerns all calls and teaches
+// nothing.
+func (g *Gate) countThrottled(since time.Duration, p *Permit) {
+	g.queue.Lock()
+	defer g.queue.Unlock()
+	if p == nil && g.granted == 0 || p != nil && p.done.Load()&answered != 0 { // see noteThrottled
+		return
+	}
+	call := p.ending(g.queue.Now(), since)
+	g.memory.count(&call, false)
 }
 
 // refusedAlone records that the server throttled a call of p for its own sake, or for a reason that it

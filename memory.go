@@ -232,16 +232,21 @@ type lesson struct {
 	blocked time.Duration // for how long the server has accepted nothing
 }
 
-// throttled records that the server throttled call and asked for a wait of asked, 0 if it set no
-// time. weighed says that only the evidence says so. named is the unit that the server named, if any.
-func (m *memory) throttled(here sofar, call *ending, asked time.Duration, weighed bool, named Unit) lesson {
-	m.endRecord(call)
+// count counts call, which the server throttled. weighed says that only the evidence says so.
+func (m *memory) count(call *ending, weighed bool) {
 	m.tally.refuse(call.now, call.since, call.repeated)
 	if !weighed {
 		m.evidence.Rejected(call.now)
 	}
-	m.tally.learned++
 	m.impaired.Store(true) // so that accepted calls count
+}
+
+// throttled records that the server throttled call and asked for a wait of asked, 0 if it set no
+// time. weighed says that only the evidence says so. named is the unit that the server named, if any.
+func (m *memory) throttled(here sofar, call *ending, asked time.Duration, weighed bool, named Unit) lesson {
+	m.endRecord(call)
+	m.count(call, weighed)
+	m.tally.learned++
 	switch {
 	case m.learner == nil && (m.adaptive.Disabled || !m.suspects(here, call.since, asked, weighed)):
 		if m.adaptive.Disabled && asked == 0 { // a pause begins the other slow starts

@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/sluice-go/sluice/internal/errs"
 	"github.com/sluice-go/sluice/limits"
 )
 
@@ -207,5 +208,40 @@ func TestRetry_ObjectThatThrottlesHalf_AndALimit(t *testing.T) {
 		if s.throttled[1] > 800 || s.late > 600 || s.lost > 10 {
 			t.Errorf("%d throttled, %d late ones, %d lost", s.throttled, s.late, s.lost)
 		}
+	})
+}
+
+// A throttle that a published limit explains is in the tally as any other, though it teaches nothing: else the
+// one of a call that is alone in the end was taken out of it although it had never been in.
+func TestGate_ExplainedThrottlesCount(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g, err := New(Config{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		explained := ThrottledFor(&errs.Explained{Err: errors.New("429")}, 5*time.Second)
+		call := func(loop *RetryLoop, err error) {
+			p, refused := loop.Next(t.Context(), 1)
+			if refused != nil {
+				t.Fatal(refused)
+			}
+			loop.Done(t.Context(), err)
+			p.Release()
+		}
+		want := func(refused int64) {
+			t.Helper()
+			if got := g.tally.refused; got != refused || g.learner != nil {
+				t.Errorf("%d throttled calls are in the tally, want %d; it learns: %v", got, refused, g.learner != nil)
+			}
+		}
+		alone := NewRetryLoop(g, RetryPolicy{})
+		call(&alone, explained)
+		want(1)
+		for range 20 {
+			other := NewRetryLoop(g, RetryPolicy{})
+			call(&other, nil)
+		}
+		call(&alone, explained)
+		want(0)
 	})
 }
