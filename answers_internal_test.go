@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/sluice-go/sluice/internal/errs"
 	"github.com/sluice-go/sluice/limits"
 )
 
@@ -259,4 +260,38 @@ func TestBudget_Leave_EndsASpacing(t *testing.T) {
 	if b.spacing != 0 {
 		t.Errorf("after %v: %+v", 10*quiet, b)
 	}
+}
+
+// A slow start measures a pace again when a call was throttled that no published window explains, also in a
+// gate that does not learn.
+func TestRamp_ForgetsPublishedWindows(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g, err := New(Config{Adaptive: Adaptive{Disabled: true}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		call := func(refused error) {
+			err := g.Do(t.Context(), func(context.Context) error { time.Sleep(10 * time.Millisecond); return refused })
+			if !errors.Is(err, refused) {
+				t.Fatal(err)
+			}
+		}
+		down := errors.New("429")
+		for range 3 {
+			for range 20 {
+				call(nil)
+			}
+			call(ThrottledFor(&errs.Explained{Err: down}, 5*time.Second))
+		}
+		if !g.ramp.windows || g.ramp.gap != 0 {
+			t.Errorf("after published windows: windows %v, gap %v", g.ramp.windows, g.ramp.gap)
+		}
+		for range 20 {
+			call(nil)
+		}
+		call(ThrottledFor(down, time.Second))
+		if g.ramp.windows || g.ramp.gap == 0 {
+			t.Errorf("afterwards: windows %v, gap %v", g.ramp.windows, g.ramp.gap)
+		}
+	})
 }

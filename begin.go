@@ -87,7 +87,6 @@ func (m *memory) suspects(here sofar, since, asked time.Duration, weighed bool) 
 		return false
 	}
 	m.ramp = m.ramp.refuse(now, since, asked, false)
-	m.ramp.published(false)
 	return weighed || asked > 0 || m.ramp.on && m.ramp.began > now
 }
 

@@ -247,6 +247,7 @@ func (m *memory) throttled(here sofar, call *ending, asked time.Duration, weighe
 	m.endRecord(call)
 	m.count(call, weighed)
 	m.tally.learned++
+	m.ramp.published(false)
 	switch {
 	case m.learner == nil && (m.adaptive.Disabled || !m.suspects(here, call.since, asked, weighed)):
 		if m.adaptive.Disabled && asked == 0 { // a pause begins the other slow starts

@@ -74,7 +74,7 @@ const (
 type ramp struct {
 	weighed bool   // it began at unclear answers, see Gate.weigh
 	on      bool   // otherwise it only counts the throttles without a time
-	windows bool   // the server counts by windows, and publishes them
+	windows bool   // a published window has throttled the last call
 	history uint64 // the last responses, the latest lowest; 1: throttled without a time
 
 	began time.Duration // when calls were throttled last; calls that started before no longer count
