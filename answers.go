@@ -119,16 +119,24 @@ func (g *Gate) honor(err error, throttled *throttledError, since time.Duration, 
 	if wait = max(0, throttled.wait()); 0 < wait && wait < minBackoff {
 		wait, at = minBackoff, time.Now().Add(minBackoff)
 	}
-	if throttled.explained() {
+	explained := throttled.explained() && !g.learns()
+	if explained {
 		g.countThrottled(since, p)
 		g.refusedAlone(p)
 	} else {
 		l = g.throttled(err, since, wait, p, throttled.weighed)
 	}
 	if wait > 0 {
-		g.pauseUntil(at, err.Error(), since, throttled.explained())
+		g.pauseUntil(at, err.Error(), since, explained)
 	}
 	return wait, l
+}
+
+// learns reports whether g has an estimate already, which has to learn of every throttle, explained or not.
+func (g *Gate) learns() bool {
+	g.queue.Lock()
+	defer g.queue.Unlock()
+	return g.learner != nil
 }
 
 // countThrottled counts a throttle, of a call of p that left at since, that concerns all calls and teaches

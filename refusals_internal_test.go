@@ -245,3 +245,20 @@ func TestGate_ExplainedThrottlesCount(t *testing.T) {
 		want(0)
 	})
 }
+
+// A gate that has an estimate learns from a throttle that a published limit explains, too: its pace grows until
+// calls are throttled. With a Search of its own a gate of a Config.NewGate was throttled 26 times instead of once.
+func TestGate_EstimateLearnsFromExplainedThrottles(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g, err := New(Config{Adaptive: Adaptive{Search: true}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = g.Do(t.Context(), func(context.Context) error {
+			return ThrottledFor(&errs.Explained{Err: errors.New("429")}, 5*time.Second)
+		})
+		if until := g.learner.askedUntil; until != 5*time.Second {
+			t.Errorf("it was asked to wait until %v", until)
+		}
+	})
+}

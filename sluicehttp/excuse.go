@@ -61,12 +61,9 @@ const (
 	oneTold = 10
 )
 
-// mayExcuse reports whether a gate may learn nothing from a throttled call: not one that looks for a limit
-// by itself, or with others.
-func (st *state) mayExcuse() bool {
-	a := &st.t.cfg.Gate.Adaptive
-	return st.published == nil && st.spacesWindows() && !a.Search && !a.AvoidThrottling
-}
+// mayExcuse reports whether a gate may learn nothing from a throttled call: not one with a limit, or that looks
+// for one with others. One that has an estimate learns anyway, see sluice.Gate.honor.
+func (st *state) mayExcuse() bool { return st.published == nil && st.spacesWindows() }
 
 // explains reports whether the call of r was throttled because a window of l is used up. It notes in c.long if
 // that is a long one.
