@@ -21,22 +21,22 @@ import (
 // The permit is held from Next until the response is judged. Then it is released before the
 // backoff, or passed on with the body that the caller gets.
 type call struct {
-	t      *Transport
-	req    *http.Request
-	ctx    context.Context // of req, with the costs of the call
-	o      *Overrides
-	key    key
-	host   *state // of key
-	at     *state // through whose gate it goes: that of host, or of a scope, which is pinned for it
-	route  uint64 // 0 while it is not known
-	cost   int64
-	safe   bool      // it may be sent twice
-	told   bool      // a published limit explains why the last attempt was throttled, see excuse
-	partly bool      // the server did a part of it in the last attempt
-	other  bool      // the server named another reason in the last attempt than too many calls
-	page   *page     // of the report, or nil
-	began  time.Time // zero if ctx has no deadline
-	body   replay
+	t         *Transport
+	req       *http.Request
+	ctx       context.Context // of req, with the costs of the call
+	o         *Overrides
+	key       key
+	host      *state // of key
+	at        *state // through whose gate it goes: that of host, or of a scope, which is pinned for it
+	route     uint64 // 0 while it is not known
+	cost      int64
+	safe      bool      // it may be sent twice
+	explained bool      // a published window explains why the last attempt was throttled, see excuse
+	partly    bool      // the server did a part of it in the last attempt
+	other     bool      // the server named another reason in the last attempt than too many calls
+	page      *page     // of the report, or nil
+	began     time.Time // zero if ctx has no deadline
+	body      replay
 
 	attempts sluice.RetryLoop
 

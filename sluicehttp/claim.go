@@ -83,7 +83,7 @@ func (c *claim) pending(r *reply) time.Time {
 		took = mostOvertaking
 	}
 	if c.long {
-		least = leastTold
+		least = leastLong
 	}
 	if left := c.until.Sub(r.now); left < least || left < manyTimes*took {
 		return time.Time{}

@@ -65,13 +65,13 @@ type reply struct {
 	rate   sluice.Rate
 	gate   *sluice.Gate // through which the call left
 
-	granted bool // not throttled, and no error either, which may hide a throttling response
-	refused bool
-	cached  bool      // it says that the caller's copy is still good, which many limits do not count
-	window  float64   // of how many calls is the used-up window that may explain why it was throttled; 0: none
-	told    bool      // it does, see excuse
-	retryAt time.Time // when the server says to retry, and in which field
-	source  string
+	granted   bool // not throttled, and no error either, which may hide a throttling response
+	refused   bool
+	cached    bool      // it says that the caller's copy is still good, which many limits do not count
+	window    float64   // of how many calls is the used-up window that may explain why it was throttled; 0: none
+	explained bool      // it does, see excuse
+	retryAt   time.Time // when the server says to retry, and in which field
+	source    string
 }
 
 // since returns how many calls were sent after the one with that number, up to that of r.
@@ -104,8 +104,9 @@ const (
 	staleClaim = 32 // responses with limits after which one that none was about does not exist any more
 )
 
-// noteClaims notes the limits in the response to h, and how far to believe them.
-func (st *state) noteClaims(h *hold, said *ratelimit.Info, found *findings, now time.Time) (told bool) {
+// noteClaims notes the limits in the response to h, and how far to believe them. explained says that they explain
+// why its call was throttled.
+func (st *state) noteClaims(h *hold, said *ratelimit.Info, found *findings, now time.Time) (explained bool) {
 	if len(said.Limits) == 0 {
 		if said.Throttled {
 			st.mu.Lock()
@@ -133,10 +134,10 @@ func (st *state) noteClaims(h *hold, said *ratelimit.Info, found *findings, now 
 		said.RetryAt, said.RetrySource, said.Floor = time.Time{}, "", refills
 		st.when(said, now)
 	}
-	if r.told && !said.RetryAt.After(now) { // the window ends up to a second later than it says
+	if r.explained && !said.RetryAt.After(now) { // the window ends up to a second later than it says
 		said.RetryAt = now.Add(time.Second)
 	}
-	return r.told
+	return r.explained
 }
 
 // claims is noteClaims with r. It returns how long a bucket needs for one more if r was throttled
@@ -177,7 +178,7 @@ func (st *state) claims(said *ratelimit.Info, r *reply, found *findings) (refill
 	}
 	switch {
 	case r.refused:
-		r.told = st.excuse.accepts(r) && st.mayExcuse()
+		r.explained = st.excuse.accepts(r) && st.mayExcuse()
 	case r.granted && r.began.After(st.excuse.until):
 		st.excuse.granted++
 	}

@@ -30,8 +30,8 @@ type excuse struct {
 	void    bool      // they were too many, or there was another reason
 }
 
-// accepts reports whether a published window explains why the call of r was throttled, and has explained
-// all before.
+// accepts notes the throttled call of r, and reports whether published windows explain why it was throttled, and
+// all others before it.
 func (e *excuse) accepts(r *reply) bool {
 	switch {
 	case e.void:
@@ -41,24 +41,24 @@ func (e *excuse) accepts(r *reply) bool {
 		e.since, e.until, e.begun, e.granted = r.now, r.retryAt, r.total, 0
 	case !r.began.After(e.since): // of the first crowd
 	case r.began.After(e.until):
-		// In a window that slides, or that others use, fewer calls are granted. But the end of one in whole
-		// seconds may be up to two of them later.
-		if end := e.granted == 0 && r.retryAt.Sub(r.now) <= asTold; !end {
-			e.void = float64(e.granted) < r.window/2
+		// In a window that slides, or that others use, fewer calls are granted. But a call that comes just before
+		// the end, which is rounded, meets the old window: then none is granted, and the wait is short.
+		if early := e.granted == 0 && r.retryAt.Sub(r.now) <= mostRounding; !early {
+			e.void = float64(e.granted) < r.window/2 // also without a known maximum
 		}
 		e.until, e.granted = r.retryAt, 0
 		fallthrough
 	default:
 		e.n++
-		e.void = e.void || e.n > fewTold+(r.total-e.begun)/oneTold
+		e.void = e.void || e.n > fewExcused+(r.total-e.begun)/oneOf
 	}
 	return !e.void
 }
 
-// fewTold calls and one of oneTold may be throttled.
+// So many calls may be throttled, and one of so many that were sent.
 const (
-	fewTold = 4
-	oneTold = 10
+	fewExcused = 4
+	oneOf      = 10
 )
 
 // mayExcuse reports whether a gate may learn nothing from a throttled call: not one with a limit, or that looks
@@ -71,14 +71,14 @@ func (c *claim) explains(l *ratelimit.Limit, r *reply) bool {
 	if !r.refused || !isZero(l.Remaining) || !countsCalls(l) || !l.NextAt.IsZero() || c.ofBucket {
 		return false
 	}
-	if r.retryAt.Sub(l.ResetAt).Abs() > asTold { // it slides, or is a bucket
+	if r.retryAt.Sub(l.ResetAt).Abs() > mostRounding { // it slides, or is a bucket
 		return false
 	}
-	c.long = c.long || l.ResetAt.Sub(r.now) >= leastTold
+	c.long = c.long || l.ResetAt.Sub(r.now) >= leastLong
 	return c.long
 }
 
 const (
-	leastTold = 4 * time.Second // of a window must be left once: the reset of a small bucket is nearer
-	asTold    = 2 * time.Second // by which the wait may differ: a rounded second, and the jitter of a transport
+	leastLong    = 4 * time.Second // of a window must be left once: the reset of a small bucket is nearer
+	mostRounding = 2 * time.Second // by which the wait may differ: a rounded second, and the jitter of a transport
 )

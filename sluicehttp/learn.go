@@ -106,7 +106,7 @@ func (t *Transport) later(at, now time.Time) time.Time {
 func (c *call) heed(h *hold, said *ratelimit.Info, now time.Time) {
 	var found findings
 	st := c.counts(h)
-	c.told = st.noteClaims(h, said, &found, now)
+	c.explained = st.noteClaims(h, said, &found, now)
 	to := c.concerns(h, said, &found, now)
 	if to.key.route == askName {
 		to = c.host
