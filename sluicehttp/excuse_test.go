@@ -29,6 +29,16 @@ func TestTransport_UsedUpWindow(t *testing.T) {
 		{"express", func() func(time.Time, http.Header) bool { return (&npmWindow{n: n, per: per}).express }, sluicehttp.Config{}, false},
 		{"koa", func() func(time.Time, http.Header) bool { return (&npmWindow{n: n, per: per}).koa }, sluicehttp.Config{}, false},
 		{"with a child", fixed, sluicehttp.Config{Claimant: func(*http.Request) sluice.Claimant { return sluice.Claimant{Name: "a"} }}, false},
+		{"with a parent", fixed, sluicehttp.Config{NewGate: func(name string) (*sluice.Gate, error) {
+			parent, err := sluice.New(sluice.Config{Name: "parent"})
+			if err != nil {
+				return nil, err
+			}
+			return sluice.New(sluice.Config{Name: name, Parent: parent})
+		}}, false},
+		{"with Concurrency", fixed, sluicehttp.Config{Concurrency: 8}, false},
+		{"with ReleaseAtHeaders", fixed, sluicehttp.Config{ReleaseAtHeaders: true}, false},
+		{"with Adaptive off", fixed, sluicehttp.Config{Gate: sluice.Config{Adaptive: sluice.Adaptive{Disabled: true}}}, false},
 		{"that slides", func() func(time.Time, http.Header) bool { return httprate(n, per) }, sluicehttp.Config{}, true},
 		{"that others use", func() func(time.Time, http.Header) bool {
 			l := &npmWindow{n: n, per: per}
