@@ -108,11 +108,6 @@ const (
 // why its call was throttled.
 func (st *state) noteClaims(h *hold, said *ratelimit.Info, found *findings, now time.Time) (explained bool) {
 	if len(said.Limits) == 0 {
-		if said.Throttled {
-			st.mu.Lock()
-			st.excuse.void = true
-			st.mu.Unlock()
-		}
 		return false
 	}
 	if st.watched.CompareAndSwap(false, true) {
@@ -176,12 +171,7 @@ func (st *state) claims(said *ratelimit.Info, r *reply, found *findings) (refill
 			refills = max(refills, wait)
 		}
 	}
-	switch {
-	case r.refused:
-		r.explained = st.excuse.accepts(r) && st.mayExcuse()
-	case r.granted && r.began.After(st.excuse.until):
-		st.excuse.granted++
-	}
+	r.explained = r.refused && st.mayExcuse() && st.excuse.accepts(r)
 	return refills
 }
 

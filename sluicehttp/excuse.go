@@ -18,48 +18,34 @@ import (
 //	429, 0 of 30 remain, reset in 1 s                   a rate: the length of window.go
 //	429, no limit                                       a rate
 //
-// It is not so simple where other programs use the same limit, or a server counts otherwise than it says:
-// then each window throttles many calls. An excuse is accepted only as long as such calls are few. Those that
-// were in flight when the first one was throttled do not count: a crowd of any size says nothing about windows.
+// Where others use the limit, too, each gets a part of each window, and one that learned would get nearly
+// nothing beside one that does not. But a server may count otherwise than it says, and throttle in spite of
+// that: an excuse is accepted only as long as most calls are not throttled. Those that were in flight when the
+// first one was do not count: a crowd of any size says nothing about windows.
 type excuse struct {
-	since   time.Time // when the first call was throttled
-	until   time.Time // the end of the last window in which calls were throttled
-	granted uint32    // calls that started after it
-	begun   uint32    // calls sent when the first one was throttled,
-	n       uint32    // and those that started later and were throttled
-	void    bool      // they were too many, or there was another reason
+	since time.Time // when the first call was throttled
+	begun uint32    // calls sent until then,
+	n     uint32    // and those that started later and were throttled
 }
 
-// accepts notes the throttled call of r, and reports whether published windows explain why it was throttled, and
-// all others before it.
+// accepts notes the throttled call of r, and reports whether published windows explain why it was throttled.
 func (e *excuse) accepts(r *reply) bool {
 	switch {
-	case e.void:
 	case r.window == 0:
-		e.void = true
+		return false
 	case e.since.IsZero():
-		e.since, e.until, e.begun, e.granted = r.now, r.retryAt, r.total, 0
-	case !r.began.After(e.since): // of the first crowd
-	case r.began.After(e.until):
-		// In a window that slides, or that others use, fewer calls are granted. But a call that comes just before
-		// the end, which is rounded, meets the old window: then none is granted, and the wait is short.
-		if early := e.granted == 0 && r.retryAt.Sub(r.now) <= mostRounding; !early {
-			e.void = float64(e.granted) < r.window/2 // also without a known maximum
+		e.since, e.begun = r.now, r.total
+	case r.began.After(e.since):
+		if e.n++; e.n > fewExcused+(r.total-e.begun)/2 {
+			*e = excuse{}
+			return false
 		}
-		e.until, e.granted = r.retryAt, 0
-		fallthrough
-	default:
-		e.n++
-		e.void = e.void || e.n > fewExcused+(r.total-e.begun)/oneOf
 	}
-	return !e.void
+	return true
 }
 
-// So many calls may be throttled, and one of so many that were sent.
-const (
-	fewExcused = 4
-	oneOf      = 10
-)
+// fewExcused calls may be throttled, and half of those that were sent.
+const fewExcused = 4
 
 // mayExcuse reports whether a gate may learn nothing from a throttled call: not one with a limit, or that looks
 // for one with others. One that has an estimate learns anyway, see sluice.Gate.honor.

@@ -13,8 +13,8 @@ import (
 )
 
 // A window that is used up throttles the calls that come too late, and explains why: the gate learns no
-// rate from them, which would leave a quarter of each window unused. A window that slides,
-// or that others use, explains it badly: then the gate learns what it would without headers.
+// rate from them, which would leave a quarter of each window unused. A window that slides
+// explains it badly: then the gate learns what it would without headers.
 func TestTransport_UsedUpWindow(t *testing.T) {
 	const n, per = 30, 10 * time.Second
 	fixed := func() func(time.Time, http.Header) bool { return (&npmWindow{n: n, per: per}).fastify }
@@ -47,7 +47,7 @@ func TestTransport_UsedUpWindow(t *testing.T) {
 				l.take(now)
 				return l.fastify(now, h)
 			}
-		}, sluicehttp.Config{}, true},
+		}, sluicehttp.Config{}, false},
 		{"without headers when it throttles", func() func(time.Time, http.Header) bool {
 			grant := fixed()
 			return func(now time.Time, h http.Header) bool {
@@ -81,8 +81,13 @@ func TestTransport_UsedUpWindow(t *testing.T) {
 				if learns != c.learns {
 					t.Errorf("it learns: %v, want %v", learns, c.learns)
 				}
-				// Four windows have to pass, each up to a second late by its rounded end.
-				if late := srv.refused - max(0, callers-n); !c.learns && (took > 4*per+3*time.Second || late > 6) {
+				// Four windows have to pass, each up to a second late by its rounded end; fourteen if others use two
+				// thirds of each, and then they end unexpectedly.
+				windows, few := 4, 6
+				if c.name == "that others use" {
+					windows, few = 14, 60
+				}
+				if late := srv.refused - max(0, callers-n); !c.learns && (took > time.Duration(windows)*per+3*time.Second || late > few) {
 					t.Errorf("%d calls took %v, %d were throttled", calls, took, srv.refused)
 				}
 			})
@@ -114,7 +119,7 @@ func TestTransport_UsedUpWindow_Fields(t *testing.T) {
 		{"a shorter wait", says(usedUp(8, 2)), sluicehttp.Config{}, nil},
 		{"no window", says([]string{"Retry-After: 5"}), sluicehttp.Config{}, nil},
 		{"nor when it was known", says(usedUp(5, 5), []string{"Retry-After: 5"}), sluicehttp.Config{}, nil},
-		{"nor after another reason", says(usedUp(5, 5), nil, usedUp(2, 2)), sluicehttp.Config{}, nil},
+		{"another reason between", says(usedUp(5, 5), nil, usedUp(2, 2)), sluicehttp.Config{}, []time.Duration{0, 5 * s, 8 * s, 10 * s}},
 		{"a small window", says(usedUp(3, 3)), sluicehttp.Config{}, nil},
 		{"its end was long ago", says(usedUp(5, 5), usedUp(3, 3)), sluicehttp.Config{}, []time.Duration{0, 5 * s, 8 * s}},
 		// It ends up to a second later than it says. Without that the call would back off.
