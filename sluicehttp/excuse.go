@@ -18,7 +18,7 @@ import (
 //	429, 0 of 30 remain, reset in 1 s                   a rate: the length of window.go
 //	429, no limit                                       a rate
 //
-// Where others use the limit, too, each gets a part of each window, and one that learned would get nearly
+// Where others use the limit, too, each gets a share of each window, and one that learned would get nearly
 // nothing beside one that does not. But a server may count otherwise than it says, and throttle in spite of
 // that: an excuse is accepted only as long as most calls are not throttled. Those that were in flight when the
 // first one was do not count: a crowd of any size says nothing about windows.
