@@ -232,14 +232,16 @@ func (e *ending) bound(l *ratelimit.Limit, missing, remaining float64, r *reply)
 	if l.Window > 0 && left > l.Window {
 		until = r.now.Add(l.Window)
 	}
-	over := from.After(e.until) || !r.sent.Before(e.until)
+	ended := !r.sent.Before(e.until)
+	over := from.After(e.until) || ended
 	switch {
 	case before.until.IsZero():
 	case remaining > before.remaining:
 		e.moves, e.constant, another = 0, 0, true
 	case over:
 		another = true
-		if taken := r.since(before.call); r.call > 0 && before.call > 0 && missing > 2*taken+2 && !math.IsInf(missing, 1) {
+		// In a window that has begun since, others may have used what is missing.
+		if taken := r.since(before.call); !ended && r.call > 0 && before.call > 0 && missing > 2*taken+2 && !math.IsInf(missing, 1) {
 			e.move(left, l.Rounding, missing, r)
 		}
 	case e.moves > 0:

@@ -91,9 +91,16 @@ func TestClaim_Note(t *testing.T) {
 			{call: 1, sent: 0, now: 20, remaining: 0, reset: "1", until: 1020, ask: 20, rate: 20},
 			{call: 2, sent: 50, now: 70, remaining: 0, reset: "1", until: 1020, refused: true, rate: 20},
 			{call: 3, sent: 1080, now: 1100, remaining: 0, reset: "1", until: 2100, ask: 1100, rate: 20},
-			{call: 4, sent: 1150, now: 1170, remaining: 0, reset: "1", until: 2170, refused: true, rate: 20},
+			{call: 4, sent: 1150, now: 1170, remaining: 0, reset: "1", until: 2100, refused: true, rate: 20},
 			{call: 5, sent: 2180, now: 2200, remaining: 0, reset: "1", until: 3200, ask: 2200, rate: 20},
 			{call: 6, sent: 3210, now: 3220, remaining: 0, reset: "1", until: 4220, rate: 21},
+		}},
+		{"others use each window before", "20", []heard{
+			{call: 1, sent: 0, now: 20, remaining: 10, reset: "10", until: 10_020},
+			{call: 2, sent: 10_100, now: 10_120, remaining: 10, reset: "10", until: 20_120},
+			{call: 3, sent: 20_200, now: 20_220, remaining: 10, reset: "10", until: 30_220},
+			{call: 4, sent: 30_300, now: 30_320, remaining: 10, reset: "10", until: 40_320},
+			{call: 5, sent: 40_400, now: 40_420, remaining: 0, reset: "10", until: 50_420}, // it is no bucket
 		}},
 		{"a bucket is full later with each call", "20", []heard{ // 0.5 s each
 			{call: 1, sent: 0, now: 10, remaining: 10, reset: "5.000", doesNotApply: true},

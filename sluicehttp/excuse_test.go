@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/http"
+	"sync"
 	"testing"
 	"time"
 
@@ -93,6 +94,47 @@ func TestTransport_UsedUpWindow(t *testing.T) {
 			})
 		})
 	}
+}
+
+// Two clients that share a window both use it: none of them learns a rate, which would be too slow to get to a
+// window before the other has used it up.
+func TestTransport_UsedUpWindow_Shared(t *testing.T) {
+	const n, per = 30, 10 * time.Second
+	srv := &limiter{random: rand.New(rand.NewPCG(1, 2)), grant: (&npmWindow{n: n, per: per}).fastify}
+	inWorld(t, sluicehttp.Config{}, layers(sluicetest.Handler(srv)), func(w *world) {
+		time.Sleep(234 * ms)
+		begin := time.Now()
+		base := w.srv.Transport()
+		defer base.CloseIdleConnections()
+		second := mustTransport(t, base, sluicehttp.Config{})
+		defer second.Close()
+		var all sync.WaitGroup
+		for i := range 16 {
+			client := w.client
+			if i%2 == 1 {
+				client = &http.Client{Transport: second}
+			}
+			all.Go(func() {
+				for range 10 { // 160 calls: five windows and a third of one
+					resp, err := client.Do(request(t, bg, "GET", "http://a.test/", nil))
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					resp.Body.Close()
+				}
+			})
+		}
+		all.Wait()
+		if took := srv.last.Sub(begin); took > 6*per+5*time.Second || srv.refused > 40 {
+			t.Errorf("took %v, %d throttled", took, srv.refused)
+		}
+		for _, rt := range []*sluicehttp.Transport{w.rt, second} {
+			if l := stats(t, rt).Learned; l != nil {
+				t.Errorf("one has learned %v", l)
+			}
+		}
+	})
 }
 
 // What a throttled call teaches, by the fields of its response, and when it is sent again.
