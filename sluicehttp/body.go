@@ -21,9 +21,9 @@ type hold struct {
 	bill    *bill          // nil if there is none
 	meter   *meter         // of the body; nil if there is none
 	state   *state
-	cancel  func()      // ends the context of the attempt; nil if it has none of its own
-	unwatch func()      // stops waiting for the permit to be lost; nil if it cannot be
-	forget  func() bool // stops waiting for the end of the context of the request; nil if it has none
+	cancel  context.CancelCauseFunc // ends the context of the attempt; nil if it has none
+	unwatch func()                  // stops waiting for the permit to be lost; nil if it cannot be
+	forget  func() bool             // stops waiting for the end of the context of the request; nil if it has none
 	over    atomic.Bool
 
 	listed bool // in state.held; not changed once the caller has h
@@ -88,7 +88,7 @@ func (h *hold) lapse() {
 		return
 	}
 	if h.cancel != nil {
-		h.cancel()
+		h.cancel(nil)
 	}
 	h.meter.stop() // before the release, so that the next caller finds the returned units
 	h.bill.end()

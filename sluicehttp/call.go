@@ -43,7 +43,7 @@ type call struct {
 	// aside is a response that is returned if there is no better one. cancel ends
 	// the context of its attempt, or is nil.
 	aside  *http.Response
-	cancel func()
+	cancel context.CancelCauseFunc
 
 	spent *spending // nil without a Config.Cost
 }
@@ -329,7 +329,7 @@ func (c *call) discard() {
 		c.aside.Body.Close() // its error does not matter
 	}
 	if c.cancel != nil {
-		c.cancel()
+		c.cancel(nil)
 	}
 	c.aside, c.cancel = nil, nil
 }

@@ -39,6 +39,8 @@ type Transport struct {
 	recent atomic.Pointer[state] // the state used last; most programs have one host
 	global global
 	closed atomic.Bool
+
+	latenesses sync.Pool // of *lateness that are stopped
 }
 
 // New returns a transport that sends requests by base, or by [http.DefaultTransport] if that is
