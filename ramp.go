@@ -252,11 +252,14 @@ func (r *ramp) answeredFree() *ramp {
 	if r == nil || r.on {
 		return r
 	}
-	if r.history = r.history << 1 & (1<<rampHistory - 1); r.history == 0 {
+	if r.shift(); r.history == 0 {
 		return nil
 	}
 	return r
 }
+
+// shift records the response to a call that was not throttled.
+func (r *ramp) shift() { r.history = r.history << 1 & (1<<rampHistory - 1) }
 
 // leaveOut ends a call that left at since and was throttled because of a limit of others.
 func (r *ramp) leaveOut(since time.Duration) {
@@ -273,8 +276,7 @@ func (r *ramp) answer(since time.Duration, fine bool, places int64) *ramp {
 	if r == nil || since < r.began {
 		return r
 	}
-	r.history = r.history << 1 & (1<<rampHistory - 1)
-	if !r.on && r.history == 0 {
+	if r.shift(); !r.on && r.history == 0 {
 		return nil
 	}
 	if r.out == 0 {

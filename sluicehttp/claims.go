@@ -68,7 +68,7 @@ type reply struct {
 	granted   bool // not throttled, and no error either, which may hide a throttling response
 	refused   bool
 	cached    bool      // it says that the caller's copy is still good, which many limits do not count
-	window    float64   // of how many calls is the used-up window that may explain why it was throttled; 0: none
+	usedUp    bool      // a window is used up, which may explain why it was throttled
 	explained bool      // it does, see excuse
 	retryAt   time.Time // when the server says to retry, and in which field
 	source    string
@@ -164,8 +164,8 @@ func (st *state) claims(said *ratelimit.Info, r *reply, found *findings) (refill
 		if !several && !c.tally.several && st.spacesWindows() {
 			f.rate = c.short.rate(most, reserve)
 		}
-		if !f.ignore && c.explains(l, r) {
-			r.window = max(r.window, most)
+		if !f.ignore && c.explains(l, r) && most > 0 {
+			r.usedUp = true
 		}
 		if wait, bucket := c.nextOf(l, r); bucket && r.refused && r.source == l.Source {
 			refills = max(refills, wait)
@@ -238,7 +238,7 @@ func (st *state) emptyUntil(said *ratelimit.Info, found *findings, now time.Time
 }
 
 // pendingUntil returns until when no call should be sent because those in flight may use up what remains
-// of a limit in said. That is not what the server says, so nobody asks whose limit it is.
+// of a limit in said. The server has not said so, and it is no evidence about whose limit that is.
 func (found *findings) pendingUntil(said *ratelimit.Info) (at time.Time, source string) {
 	for i := range min(len(said.Limits), len(found)) {
 		if found[i].pending.After(at) {

@@ -31,7 +31,7 @@ type excuse struct {
 // accepts notes the throttled call of r, and reports whether published windows explain why it was throttled.
 func (e *excuse) accepts(r *reply) bool {
 	switch {
-	case r.window == 0:
+	case !r.usedUp:
 		return false
 	case e.since.IsZero():
 		e.since, e.begun = r.now, r.total

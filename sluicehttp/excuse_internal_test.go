@@ -34,10 +34,7 @@ func TestExcuse(t *testing.T) {
 		epoch := time.Now()
 		at := func(seconds float64) time.Time { return epoch.Add(time.Duration(seconds * float64(time.Second))) }
 		for i, a := range c.answers {
-			r := reply{now: at(a.now), began: at(a.began), total: a.sent, refused: true}
-			if a.window {
-				r.window = 30
-			}
+			r := reply{now: at(a.now), began: at(a.began), total: a.sent, refused: true, usedUp: a.window}
 			if got := e.accepts(&r); got != a.accepted {
 				t.Errorf("%s: call %d is accepted: %v, want %v", c.name, i, got, a.accepted)
 			}

@@ -25,13 +25,13 @@ import (
 
 // turns has the turns of all gates and tenants that have calls waiting.
 type turns struct {
-	mu   sync.Mutex
-	m    map[turnKey]*turn
-	idle []*turn // to use again: most calls find nobody waiting, and a turn for each was a twelfth of what they allocate
-}
+	mu sync.Mutex
+	m  map[turnKey]*turn
 
-// mostIdle bounds idle.
-const mostIdle = 64
+	// idle has turns that nobody holds, to be used again: a new one for each call made a twelfth of the
+	// memory that a call allocates.
+	idle sync.Pool
+}
 
 type turnKey struct {
 	gate string
@@ -61,9 +61,7 @@ func (t *turns) join(key turnKey) *turn {
 	defer t.mu.Unlock()
 	of := t.m[key]
 	if of == nil {
-		if n := len(t.idle); n > 0 {
-			of, t.idle = t.idle[n-1], t.idle[:n-1]
-		} else {
+		if of, _ = t.idle.Get().(*turn); of == nil {
 			of = &turn{turns: t, one: semaphore.NewWeighted(1)}
 		}
 		of.key = key
@@ -87,9 +85,8 @@ func (t *turn) leave() {
 	defer t.turns.mu.Unlock()
 	if t.calls--; t.calls == 0 {
 		delete(t.turns.m, t.key)
-		if t.key = (turnKey{}); len(t.turns.idle) < mostIdle {
-			t.turns.idle = append(t.turns.idle, t)
-		}
+		t.key = turnKey{}
+		t.turns.idle.Put(t)
 	}
 }
 

@@ -137,7 +137,7 @@ func (w *Worker) Take(stop <-chan struct{}, most int) ([]*Item, error) {
 // fetch takes up to n items that are there. What an unavailable server would say is asked by info.
 func (w *Worker) fetch(n int) (items []*Item) {
 	if !w.conn.IsConnected() {
-		return nil // the request would be sent after the reconnect, for items that nobody works on by then
+		return nil // the request would be sent when the connection is back, and nobody would be waiting for its items
 	}
 	batch, err := w.consumer.FetchNoWait(n)
 	if err != nil {
