@@ -108,16 +108,18 @@ func wantText(t *testing.T, got, want string) {
 
 var errDown = errors.New("down")
 
-// Calls take a second. One host pauses for a minute after its first call: the others do not
-// notice. Before, each had one of the two places, then the other one has both.
+// Calls take a second. One host pauses for a minute after its first call, which takes half a
+// second. Before, each had one of the two places, then the other one has both: at once, or after
+// its next call, if an item of the paused host had started to wait.
 func TestConfig_Group_APausedHostHoldsUpOnlyItself(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var throttled atomic.Bool
 		w := newWeb(t, 2, "ab", func(_ context.Context, item string) error {
-			time.Sleep(time.Second)
 			if item == "a0" && !throttled.Swap(true) {
+				time.Sleep(time.Second / 2)
 				return sluice.ThrottledFor(errDown, time.Minute)
 			}
+			time.Sleep(time.Second)
 			return nil
 		})
 		ended, why := w.run(t.Context(), mixed(100, "ab"), Config[string]{Suspend: Suspend{After: -1}})
@@ -127,8 +129,9 @@ func TestConfig_Group_APausedHostHoldsUpOnlyItself(t *testing.T) {
 		if a := ended["a"]; len(a) != 100 || a[0] < 61 {
 			t.Errorf("a: %v", a)
 		}
-		delete(ended, "a")
-		wantText(t, summary(ended), "b 100 from 1 to 51")
+		if b := ended["b"]; len(b) != 100 || b[99] > 51 {
+			t.Errorf("b: %v", b)
+		}
 	})
 }
 
