@@ -70,8 +70,13 @@ func TestGateRunUnknown(t *testing.T) {
 		if r.Lost != 0 || r.refused() > 5 || r.Throttled == 0 || r.ofAllowed() < 50 {
 			t.Errorf("%.1f %% of the rate, %.1f %% refused, %+v", r.ofAllowed(), r.refused(), r.figures)
 		}
-		if learned == nil || learned.Pace < 90 || learned.Pace > 105 || int64(learned.Throttled) != r.Throttled {
-			t.Errorf("learned %+v", learned)
+		// One of the ten responses with status 503 may come together with a 429: then it counts as
+		// throttled, too.
+		if learned == nil || learned.Pace < 90 || learned.Pace > 105 {
+			t.Fatalf("learned %+v", learned)
+		}
+		if more := int64(learned.Throttled) - r.Throttled; more < 0 || more > 1 {
+			t.Errorf("%d throttled calls were learned from, the server throttled %d", learned.Throttled, r.Throttled)
 		}
 	})
 }
