@@ -69,8 +69,10 @@ func TestPeers_AUserBesideBatchesElsewhere(t *testing.T) {
 				cancel()
 				all.Wait()
 				slices.Sort(took)
-				if took[50] > 100*time.Millisecond || took[90] > 2*time.Second || took[99] > 10*time.Second {
-					t.Errorf("calls of users took %v in the median, nine of ten at most %v, all at most %v", took[50], took[90], took[99])
+				// One that is throttled several times in a row waits for long backoffs, by chance.
+				if took[50] > 100*time.Millisecond || took[90] > 2*time.Second || took[98] > 10*time.Second || took[99] > 30*time.Second {
+					t.Errorf("calls of users took %v in the median, nine of ten at most %v, all but one at most %v, all at most %v",
+						took[50], took[90], took[98], took[99])
 				}
 			})
 		})
