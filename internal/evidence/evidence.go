@@ -18,7 +18,8 @@
 //
 //	watching   Unclear answers are failures. If half of the last 16 answers are unclear, and the
 //	           server accepts calls that were made after the first of them, it begins to believe.
-//	           One failure in 20 never looks like that. (Early on 3 of 16 are a crowd: calls start
+//	           One failure in 20 never looks like that, if as many as 14 of the last 32 must be
+//	           unclear where few were before. (Early on 3 of 16 are a crowd: calls start
 //	           slowly, and then 5 of 16 are enough.)
 //	believing  Unclear answers are rejections, so the gate slows down. That is a trial of 2 to 10 s. If
 //	           7 of the last 16 answers are unclear at its end, and 14 of the last 32,
@@ -26,7 +27,8 @@
 //	           Calls that are made clearly more slowly than the server has accepted calls between
 //	           two unclear answers are a test (Wald 1945): a limit grants them, and failures do not
 //	           care. If they are failures, the Judge was wrong, and is deaf for five minutes, twice
-//	           as long each time.
+//	           as long each time. If slow calls fail far more often than others did, neither is
+//	           true: there is another trial.
 //	certain    Such calls are accepted, or hardly any call was unclear since the trial. If slow calls
 //	           get unclear answers now, the limit may have become lower: there is another trial.
 //
@@ -73,12 +75,15 @@ const (
 )
 
 const (
-	few     = 3           // unclear ones of the last 16 answers that may be the beginning of many
-	many    = 8           // that are no accident
-	mostly  = .6          // the same: this share of all since the first, if they are as many
-	still   = 5           // the same, once calls start slowly
-	lull    = time.Second // without an unclear answer
-	several = 2           // calls that must have been accepted meanwhile
+	few      = 3           // unclear ones of the last 16 answers that may be the beginning of many
+	many     = 8           // that are no accident
+	lateMany = 14          // of the last 32, unless early or often: 8 of 16 are an accident once in 100,000 answers of which a twentieth fails
+	often    = .15         // of the answers are unclear: 8 of 16 are enough. One failure in 20 is .09 of them, as Granted may be left out
+	lately   = 256         // answers of which that is a share
+	mostly   = .6          // the same: this share of all since the first, if they are as many
+	still    = 5           // the same, once calls start slowly
+	lull     = time.Second // without an unclear answer
+	several  = 2           // calls that must have been accepted meanwhile
 
 	certainty   = 4.               // natural logarithm of the odds that end the test
 	limited     = .03              // the share of calls made slowly that a limit rejects at most, for jitter
@@ -90,6 +95,7 @@ const (
 	provenFor   = 10 * time.Second // after the trial, if there were
 	provenCalls = 64               // answers of which only
 	rare        = .05              // are unclear, as at a pace that was found
+	surely      = 3.               // standard deviations
 	stillMany   = 7                // unclear ones of the last 16 answers are too many, and twice as many of 32
 	slow        = .6               // of the best rate at which calls were accepted is slow
 	fade        = .1               // of that rate, at each unclear answer to a slow call: it may have changed
@@ -116,7 +122,8 @@ const (
 // is not safe for use by multiple goroutines. Its times are since any fixed instant.
 type Judge struct {
 	state   state
-	answers uint32 // the last ones, the latest lowest; 1: unclear
+	answers uint32  // the last ones, the latest lowest; 1: unclear
+	share   float64 // of unclear ones, lately
 
 	// These begin with an unclear answer after 16 clear ones and a lull.
 	first   time.Duration // when it came
@@ -164,6 +171,7 @@ func (j *Judge) latest() uint16 { return uint16(j.answers) }
 // and estimates from it should be discarded.
 func (j *Judge) Granted(now, since time.Duration) (over bool) {
 	j.answers <<= 1
+	j.share -= j.share / lately
 	j.grants++
 	if since > j.first {
 		j.since++
@@ -208,6 +216,7 @@ func (j *Judge) Unclear(now, since time.Duration, early bool) (v Verdict, togeth
 	together = j.unclear > 0 && since <= j.first
 	j.last = now
 	j.unclear++
+	j.share += (1 - j.share) / lately
 	if since > j.first {
 		j.after++
 	}
@@ -222,8 +231,8 @@ func (j *Judge) Unclear(now, since time.Duration, early bool) (v Verdict, togeth
 		return Failure, false
 	case j.state == watching:
 		return j.watch(early), together
-	case j.test.odds() >= certainty && j.state == certain:
-		// Or the limit has become lower, and calls are slow only compared with before.
+	case j.test.odds() >= certainty && (j.state == certain || j.test.changed()):
+		// The limit may have become lower, and calls are slow only compared with before.
 		j.state, j.test, j.trial = believing, test{from: since}, now+mostTrial
 	case j.refuted(now):
 		j.refute(now)
@@ -261,7 +270,12 @@ func (j *Judge) begin(now, since time.Duration) {
 // watch judges an unclear answer while nothing is believed.
 func (j *Judge) watch(early bool) Verdict {
 	n := bits.OnesCount16(j.latest())
-	crowded := n >= many || j.unclear >= many && float64(j.unclear) >= mostly*float64(j.unclear+j.grants) ||
+	atLeast := many
+	if !early && !j.crowded && j.share < often {
+		atLeast = lateMany
+	}
+	crowded := n >= many && bits.OnesCount32(j.answers) >= atLeast ||
+		j.unclear >= atLeast && float64(j.unclear) >= mostly*float64(j.unclear+j.grants) ||
 		j.crowded && n >= still
 	switch {
 	case crowded && j.since >= several:
@@ -327,6 +341,7 @@ type test struct {
 	best float64
 	from time.Duration // when the call of the first one left
 	got  float64       // granted calls since then
+	till time.Duration // when the last one of them left
 
 	calm     int           // calls in a row that were made slowly and accepted
 	calmFrom time.Duration // when the first of them left
@@ -370,8 +385,9 @@ func (t *test) count(since time.Duration, unclear float64, slowly bool) {
 // measure measures the rate at which calls are accepted.
 func (t *test) measure(since time.Duration, unclear float64) {
 	t.got += 1 - unclear
+	t.till = max(t.till, since)
 	if unclear > 0 && t.got >= enough {
-		t.best = max(t.best, t.got/(since-t.from).Seconds())
+		t.best = max(t.best, t.got/(t.till-t.from).Seconds()) // the unclear call may have left before most of them
 		t.from, t.got = since, 0
 	}
 }
@@ -385,6 +401,16 @@ func (s sample) half() sample { return sample{s.all / 2, s.unclear / 2} }
 func (t *test) odds() float64 {
 	share := t.share()
 	return t.slow.unclear*math.Log(share/limited) + (t.slow.all-t.slow.unclear)*math.Log((1-share)/(1-limited))
+}
+
+// changed reports whether calls made slowly got unclear answers far more often than others did. Failures do
+// not care, so that is no sign of them. At nginx's limit_conn of 10 calls, 2 of 200 others were rejected.
+// When an eleventh was tried, three in a row were, and the Judge was deaf: two thirds of the calls were lost,
+// in one run of ten.
+func (t *test) changed() bool {
+	share := (t.fast.unclear + .5) / (t.fast.all + 1)
+	mean := share * t.slow.all
+	return t.slow.unclear > mean+surely*math.Sqrt(mean*(1-share))+.5
 }
 
 // all returns both samples together.
