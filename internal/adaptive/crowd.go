@@ -16,7 +16,7 @@ type crowd struct {
 // answered notes that a call of the crowd was answered. While they come back, the server
 // is still busy with them: the search does not begin, and latency is not what it will be.
 func (k *crowd) answered(c *Controller) {
-	k.hold = 4
+	k.hold = 3
 	c.latency = latency{round: c.latency.round + 1}
 }
 
