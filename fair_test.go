@@ -2,9 +2,11 @@ package sluice_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"runtime"
 	"slices"
 	"sync"
 	"testing"
@@ -369,4 +371,399 @@ func TestConfig_Weight_Negative(t *testing.T) {
 	if _, err := sluice.New(sluice.Config{Weight: -1}); err == nil {
 		t.Error("no error")
 	}
+}
+
+// # Claimants
+
+// waitFor waits for g as a claimant.
+func waitFor(ctx context.Context, g *sluice.Gate, who sluice.Claimant) error {
+	return g.For(who, func(gate *sluice.Gate) error { return gate.Wait(ctx) })
+}
+
+// Classes get shares by their weights, and claimants of one class by theirs. Those without a name are one.
+func TestGate_For(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := mustGate(t, sluice.Config{Name: "api", Rate: sluice.Rate{Count: 100, Per: time.Second}})
+		b := newBacklog(t)
+		defer b.stop()
+		want := map[sluice.Claimant]float64{
+			{}: 0.1, // of 1 + 3 + 6
+			{Name: "a", Class: "users", ClassWeight: 3}:            0.1,
+			{Name: "b", Weight: 2, Class: "users", ClassWeight: 3}: 0.2,
+			{Name: "a", Weight: 6}:                                 0.6,
+		}
+		for who := range want {
+			for range 10 {
+				b.all.Go(func() {
+					for waitFor(b.ctx, g, who) == nil {
+					}
+				})
+			}
+		}
+		time.Sleep(10 * time.Second)
+		names := map[string]bool{}
+		g.Claimants(func(who sluice.Claimant, s sluice.Stats) bool {
+			names[s.Name] = true
+			if got := float64(s.Admitted) / 1000; who.Name+who.Class == "" || who.Name != "" {
+				if share := want[who]; got < share-0.04 || got > share+0.04 {
+					t.Errorf("%+v: %v of the calls, want %v", who, got, share)
+				}
+			}
+			return true
+		})
+		if len(names) != 4 || !names["api"] || !names["api for a"] || !names["api for b"] || !names["api for users"] {
+			t.Errorf("gates %v", names)
+		}
+	})
+}
+
+// What answers say counts for the gate, and for one claimant alone only if only its calls are refused.
+func TestGate_For_Refused(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := mustGate(t, sluice.Config{Name: "api"})
+		call := func(name string, f func() error) error {
+			return g.For(sluice.Claimant{Name: name}, func(gate *sluice.Gate) error {
+				return gate.Do(bg, func(context.Context) error { return f() })
+			})
+		}
+		_ = call("a", func() error { return sluice.ThrottledFor(errBusy, time.Minute) })
+		if left := time.Until(g.Stats().PausedUntil); left != time.Minute {
+			t.Errorf("paused for %v", left)
+		}
+		began := time.Now()
+		for i := range 100 {
+			_ = call("b", func() error { return nil })
+			if i%10 == 0 {
+				_ = call("a", func() error { return sluice.ThrottledFor(errBusy, time.Second) })
+			}
+		}
+		if took := time.Since(began); took > 2*time.Minute {
+			t.Errorf("took %v", took)
+		}
+		before := time.Now()
+		if err := call("b", func() error { return nil }); err != nil || time.Since(before) > time.Second {
+			t.Errorf("%v after %v", err, time.Since(before))
+		}
+	})
+}
+
+// Calls of claimants that wait are turned away like those of the gate, also behind others.
+func TestGate_TurnAway_Claimants(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g, other := mustGate(t, sluice.Config{}), mustGate(t, sluice.Config{})
+		g.PauseUntil(time.Now().Add(time.Hour), "")
+		var all sync.WaitGroup
+		for i := range 6 {
+			all.Go(func() {
+				a := sluice.NewRetryLoop(g, sluice.RetryPolicy{MaxServerWait: -1})
+				a.Label(uint32(1 + i%2))
+				err := g.For(sluice.Claimant{Name: fmt.Sprint(i / 4)}, func(gate *sluice.Gate) error {
+					a.Move(gate)
+					_, err := a.Next(bg, 1)
+					return err
+				})
+				if i%2 == 0 {
+					if !errors.Is(err, sluice.ErrTurnedAway) {
+						t.Errorf("call %d: %v", i, err)
+					}
+					a.Move(other)
+					p, err := a.Next(bg, 1)
+					if err != nil {
+						t.Error(err)
+					}
+					p.Release()
+				} else if err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		synctest.Wait()
+		g.TurnAway(func(label uint32) bool { return label == 1 })
+		synctest.Wait()
+		if n := other.Stats().Admitted; n != 3 {
+			t.Errorf("%d calls went on through another gate, want 3", n)
+		}
+		g.Resume()
+		all.Wait()
+	})
+}
+
+// A gate that is closed ends the waits of claimants, and one without a call is dropped.
+func TestGate_For_CloseAndForget(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := mustGate(t, sluice.Config{Name: "api", Rate: sluice.Rate{Count: 1, Per: time.Hour}})
+		for i := range 5000 {
+			_ = g.For(sluice.Claimant{Name: fmt.Sprint(i), Class: fmt.Sprint(i % 10)}, func(*sluice.Gate) error { return nil })
+		}
+		n := 0
+		g.Claimants(func(sluice.Claimant, sluice.Stats) bool { n++; return true })
+		if n > 1100 {
+			t.Errorf("%d gates of claimants", n)
+		}
+		_ = g.Wait(bg)
+		var all sync.WaitGroup
+		for i := range 10 {
+			all.Go(func() {
+				if err := waitFor(bg, g, sluice.Claimant{Name: fmt.Sprint(i % 2)}); !errors.Is(err, limits.ErrClosed) {
+					t.Error(err)
+				}
+			})
+		}
+		synctest.Wait()
+		g.Close()
+		all.Wait()
+	})
+}
+
+// The gates of a Keyed are dropped although they had claimants.
+func TestGate_For_InAKeyed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		gates := must(sluice.NewKeyed(func(key string) (*sluice.Gate, error) { return sluice.New(sluice.Config{Name: key}) }, sluice.KeyedConfig{MaxKeys: 2}))
+		for i := range 10 {
+			if err := gates.Use(fmt.Sprint(i), func(g *sluice.Gate) error {
+				return waitFor(bg, g, sluice.Claimant{Name: "a", Class: "b"})
+			}); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(time.Hour)
+		}
+	})
+}
+
+func TestGate_For_Errors(t *testing.T) {
+	f := func(*sluice.Gate) error { return nil }
+	g := mustGate(t, sluice.Config{})
+	for _, who := range []sluice.Claimant{{Weight: -1}, {Class: "a", ClassWeight: -1}, {Name: "a", Class: "a", ClassWeight: -1}} {
+		if g.For(who, f) == nil {
+			t.Errorf("%+v: no error", who)
+		}
+	}
+	if mustGate(t, sluice.Config{Semaphore: shared{}}).For(sluice.Claimant{}, f) == nil {
+		t.Error("no error for a gate with a Semaphore")
+	}
+}
+
+// Callers of many claimants, with cancellations, at the same time: nothing is lost.
+func TestGate_For_Stress(t *testing.T) {
+	g := mustGate(t, sluice.Config{Concurrency: 2})
+	var all sync.WaitGroup
+	for i := range 16 {
+		all.Go(func() {
+			for n := range 300 {
+				ctx, cancel := context.WithCancel(bg)
+				if n%3 == 0 {
+					go cancel()
+				}
+				_ = g.For(sluice.Claimant{Name: fmt.Sprint((i + n) % 5), Weight: int64(1 + (i+n)%5), Class: fmt.Sprint(n % 2)}, func(gate *sluice.Gate) error {
+					return gate.Do(ctx, func(context.Context) error { runtime.Gosched(); return nil })
+				})
+				cancel()
+			}
+		})
+	}
+	all.Wait()
+	if s := g.Stats(); s.InFlight != 0 || s.Waiting+s.Pacing != 0 {
+		t.Errorf("%v", s)
+	}
+}
+
+// # Calls that go on to another gate
+
+// Calls that are turned away take nothing, go on through another gate, and keep their order; those with
+// another label, or none, stay.
+func TestGate_TurnAway(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		host := must(sluice.New(sluice.Config{Name: "host", Rate: sluice.Rate{Count: 1, Per: time.Second}}))
+		part, err := host.Part("part")
+		if err != nil {
+			t.Fatal(err)
+		}
+		host.PauseUntil(time.Now().Add(10*time.Second), "told")
+		var mu sync.Mutex
+		var order []int
+		var all sync.WaitGroup
+		for i := range 6 {
+			all.Go(func() {
+				a := sluice.NewRetryLoop(host, sluice.RetryPolicy{})
+				a.Label(uint32(i%3 + 1)) // 1 and 2 are turned away
+				permit, err := a.Next(t.Context(), 1)
+				if turned := errors.Is(err, sluice.ErrTurnedAway); turned != (i%3 < 2) {
+					t.Errorf("call %d: %v", i, err)
+				} else if turned {
+					a.Move(part)
+					permit, err = a.Next(t.Context(), 1)
+				}
+				if err != nil {
+					t.Errorf("call %d: %v", i, err)
+				}
+				mu.Lock()
+				order = append(order, i)
+				mu.Unlock()
+				permit.Release()
+			})
+			time.Sleep(time.Millisecond)
+		}
+		part.PauseUntil(time.Now().Add(20*time.Second), "told")
+		host.TurnAway(func(label uint32) bool { return label < 3 })
+		synctest.Wait()
+		if h, p := host.Stats(), part.Stats(); h.Pacing != 2 || p.Pacing != 4 {
+			t.Errorf("%d wait for the host and %d for the part", h.Pacing, p.Pacing)
+		}
+		all.Wait()
+		if !slices.Equal(order[:2], []int{2, 5}) {
+			t.Errorf("left in the order %v", order)
+		}
+		if rest := order[3:]; !slices.IsSorted(rest) {
+			t.Errorf("left in the order %v: all but the first as they came", order)
+		}
+		if s := host.Stats(); s.Admitted != 6 || s.InFlight != 0 || s.Rejected != (sluice.Rejections{}) {
+			t.Errorf("host: %v", s)
+		}
+	})
+}
+
+// A refusal that is moved pauses the other gate, and the one before learns nothing from it.
+func TestAttempts_Move_Refused(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		host := must(sluice.New(sluice.Config{Name: "host"}))
+		part, err := host.Part("part")
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Second)
+		a := sluice.NewRetryLoop(host, sluice.RetryPolicy{})
+		permit, err := a.Next(t.Context(), 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		a.Move(part)
+		a.Move(part) // changes nothing
+		if again, err := a.Done(t.Context(), sluice.ThrottledFor(errors.New("429"), time.Minute)); !again || err != nil {
+			t.Fatal(again, err)
+		}
+		permit.Release()
+		if h, p := host.Stats(), part.Stats(); !h.PausedUntil.IsZero() || h.Learned != nil || time.Until(p.PausedUntil) != time.Minute {
+			t.Errorf("host %v, part %v", h, p)
+		}
+		if permit, err = a.Next(t.Context(), 1); err != nil {
+			t.Fatal(err)
+		}
+		if again, err := a.Done(t.Context(), nil); again || err != nil {
+			t.Error(again, err)
+		}
+		permit.Release()
+		if h, p := host.Stats(), part.Stats(); h.InFlight != 0 || p.InFlight != 0 || h.Admitted != 2 || p.Admitted != 1 {
+			t.Errorf("host %v, part %v", h, p)
+		}
+	})
+}
+
+// A call that is moved is one call less: the gate before estimates the limit as if it had not been made.
+func TestAttempts_Move_NotAccepted(t *testing.T) {
+	for _, search := range []bool{false, true} {
+		learned := func(moved int) (l sluice.Learned) {
+			synctest.Test(t, func(t *testing.T) {
+				host := must(sluice.New(sluice.Config{Name: "host", Adaptive: sluice.Adaptive{Search: search, Start: sluice.PerSecond(1000)}}))
+				part := must(host.Part("part"))
+				end := func(err error, move bool) func() {
+					a := sluice.NewRetryLoop(host, sluice.RetryPolicy{})
+					permit, failed := a.Next(t.Context(), 1)
+					if failed != nil {
+						t.Fatal(failed)
+					}
+					return func() {
+						defer permit.Release()
+						if move {
+							a.Move(part)
+						}
+						if again, failed := a.Done(t.Context(), err); again == (err == nil) {
+							t.Fatal(again, failed)
+						}
+					}
+				}
+				throttled := sluice.ThrottledFor(errors.New("429"), 30*time.Second)
+				var ends []func()
+				for i := range 40 {
+					switch {
+					case i < 10:
+						ends = append(ends, end(nil, false))
+					case i < 20:
+						ends = append(ends, end(throttled, false))
+					case i < 20+moved:
+						ends = append(ends, end(throttled, true))
+					}
+				}
+				time.Sleep(time.Second)
+				for i := len(ends) - 1; i >= 0; i-- { // those that are moved first, before the gate learns
+					ends[i]()
+				}
+				end(nil, false)()
+				l = *host.Stats().Learned
+			})
+			return l
+		}
+		few, many := learned(0), learned(20)
+		if few.AcceptedRate == 0 || few.Pace == 0 {
+			t.Fatal("nothing was learned:", few)
+		}
+		if fmt.Sprint(many) != fmt.Sprint(few) {
+			t.Errorf("search %v: learned\n%v, without the calls that were moved\n%v", search, many, few)
+		}
+	}
+}
+
+// A retracted attempt is none: its permit is back, and the next one is the first.
+func TestAttempts_Retract(t *testing.T) {
+	gate := must(sluice.New(sluice.Config{Concurrency: 1}))
+	a := sluice.NewRetryLoop(gate, sluice.RetryPolicy{Attempts: 1})
+	for range 3 {
+		if _, err := a.Next(context.Background(), 1); err != nil {
+			t.Fatal(err)
+		}
+		a.Retract()
+		a.Retract() // changes nothing
+	}
+	permit, err := a.Next(context.Background(), 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if permit.AdmittedAt().IsZero() {
+		t.Error("no time")
+	}
+	if again, err := a.Done(context.Background(), nil); again || err != nil {
+		t.Error(again, err)
+	}
+	permit.Release()
+	if s := gate.Stats(); s.InFlight != 0 {
+		t.Error(s)
+	}
+	var none *sluice.Permit
+	if !none.AdmittedAt().IsZero() {
+		t.Error("the nil permit was granted")
+	}
+}
+
+// Part has what the gate has besides limits, and those of the gate hold for it.
+func TestGate_Part(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		host := must(sluice.New(sluice.Config{Name: "host", Concurrency: 1, MaxWaiting: 1, RetryBudget: 7}))
+		part, err := host.Part("part")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if s := part.Stats(); s.Parent != "host" || s.Name != "part" || s.Concurrency != 0 || s.RetryTokens != 7 {
+			t.Error(s)
+		}
+		p, err := host.Acquire(t.Context(), 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, ok := part.TryAcquire(1); ok {
+			t.Error("two in flight")
+		}
+		p.Release()
+		if _, err := must(sluice.New(sluice.Config{Semaphore: shared{}})).Part("part"); err == nil {
+			t.Error("a part of a gate with a semaphore")
+		}
+	})
 }

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/internal/promise"
 	"github.com/sluice-go/sluice/internal/testkit/synclog"
 	"github.com/sluice-go/sluice/limits"
 	"github.com/sluice-go/sluice/semaphore"
@@ -619,7 +620,7 @@ func TestGate_SetRate_UnlimitedOwesNothing(t *testing.T) {
 // of each new limit.
 func TestGate_SetConcurrency_Learned(t *testing.T) {
 	refuse := func(t *testing.T, g *sluice.Gate) {
-		_ = g.Do(bg, always(sluice.ThrottledFor(errBusy, 10*ms)))
+		_ = g.Do(bg, func(context.Context) error { return sluice.ThrottledFor(errBusy, 10*ms) })
 		time.Sleep(time.Second)
 		if g.Stats().Learned == nil {
 			t.Fatal("the gate does not learn")
@@ -877,4 +878,13 @@ func TestGate_AcquireWithoutN(t *testing.T) {
 			c.take(1, 2)
 		}()
 	}
+}
+
+// # Promises
+
+// TestPromise checks the table of promises and features, and runs its cells that are
+// about gates.
+func TestPromise(t *testing.T) {
+	promise.Table(t, ".")
+	promise.Run(t, ".", promise.Gates)
 }

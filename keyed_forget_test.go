@@ -22,6 +22,11 @@ import (
 
 func unreachable(context.Context) error { return errors.New("no route to host") }
 
+// every is a policy that waits d before each retry.
+func every(d time.Duration) sluice.RetryPolicy {
+	return sluice.RetryPolicy{Backoff: sluice.Constant(d)}
+}
+
 // keyed returns a Keyed whose gates are of the config that cfg returns.
 func keyed[K comparable](t *testing.T, kc sluice.KeyedConfig, cfg func(key K) sluice.Config) *sluice.Keyed[K] {
 	t.Helper()
@@ -77,7 +82,7 @@ func TestKeyed_ForgetsDeadHosts(t *testing.T) {
 				for host := range 300 {
 					for range c.calls {
 						k.Use(fmt.Sprint(host), func(g *sluice.Gate) error {
-							go sluice.Retry(bg, g, unreachable, each(ms))
+							go sluice.Retry(bg, g, unreachable, every(ms))
 							return nil
 						})
 					}
@@ -90,7 +95,7 @@ func TestKeyed_ForgetsDeadHosts(t *testing.T) {
 				for host := range 300 {
 					for range c.calls {
 						k.Use(fmt.Sprint(host), func(g *sluice.Gate) error {
-							sluice.Retry(bg, g, unreachable, each(ms))
+							sluice.Retry(bg, g, unreachable, every(ms))
 							return nil
 						})
 					}
@@ -110,7 +115,7 @@ func TestKeyed_DeadHostsDoNotFillMaxKeys(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := keyed(t, sluice.KeyedConfig{MaxKeys: 100}, func(string) sluice.Config { return sluice.Config{RetryBudget: 1} })
 		for host := range 100 {
-			k.Use(fmt.Sprint(host), func(g *sluice.Gate) error { return sluice.Retry(bg, g, unreachable, each(time.Minute)) })
+			k.Use(fmt.Sprint(host), func(g *sluice.Gate) error { return sluice.Retry(bg, g, unreachable, every(time.Minute)) })
 		}
 		for host := range 1000 {
 			if err := k.Do(bg, fmt.Sprint("good", host), nothing); err != nil {
@@ -317,7 +322,7 @@ func TestKeyedConfig_Forget_PanicLosesNoGate(t *testing.T) {
 		}
 		use := func(key string) (panicked any) {
 			defer func() { panicked = recover() }()
-			if err := gates.Do(bg, key, fine); err != nil {
+			if err := gates.Do(bg, key, nothing); err != nil {
 				t.Error(err)
 			}
 			return nil

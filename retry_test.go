@@ -4,683 +4,436 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
-	"runtime"
+	"io/fs"
+	"math"
+	"math/big"
 	"slices"
-	"sync"
-	"sync/atomic"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/sluice-go/sluice"
-	"github.com/sluice-go/sluice/internal/testkit/synclog"
 	"github.com/sluice-go/sluice/limits"
 )
 
-// herd is a rate so high that it spaces nothing: without any rate a gate starts
-// slowly after each refusal.
-var herd = sluice.Rate{Count: 1e9, Per: time.Second}
-
-// each is a policy that waits d before each retry, whatever the failure.
-func each(d time.Duration) sluice.RetryPolicy {
-	return sluice.RetryPolicy{Backoff: sluice.Constant(d), ThrottleBackoff: sluice.Constant(d)}
+// markings are the three ways to mark an error, so that it is retried otherwise
+// than any other.
+var markings = map[string]func(error) error{
+	"Permanent":                 sluice.Permanent,
+	"RetryAfter":                func(err error) error { return sluice.ThrottledFor(err, time.Minute) },
+	"RetryAfter without a time": func(err error) error { return sluice.ThrottledFor(err, 0) },
+	"RetryAt":                   func(err error) error { return sluice.ThrottledUntil(err, time.Now().Add(time.Minute)) },
+	"RetryAt the zero time":     func(err error) error { return sluice.ThrottledUntil(err, time.Time{}) },
 }
 
-func TestRetryValue_ReturnsTheResultOfTheFunction(t *testing.T) {
-	type key struct{}
-	ctx := context.WithValue(bg, key{}, "value")
-	g := mustGate(t, sluice.Config{})
-	got, err := sluice.RetryValue(ctx, g, func(ctx context.Context) (string, error) {
-		return ctx.Value(key{}).(string), nil
-	})
-	if got != "value" || err != nil {
-		t.Errorf("Call = %q, %v", got, err)
-	}
-	var called string
-	err = sluice.Retry(ctx, g, func(ctx context.Context) error {
-		called = ctx.Value(key{}).(string)
-		return nil
-	})
-	if called != "value" || err != nil {
-		t.Errorf("Do = %v, called with %q", err, called)
-	}
-	if s := g.Stats(); s.Admitted != 2 || s.InFlight != 0 {
-		t.Errorf("afterwards: %+v", s)
+func TestMarkedErrors_NilIsNil(t *testing.T) {
+	for name, mark := range markings {
+		if err := mark(nil); err != nil {
+			t.Errorf("%s(nil) = %#v", name, err)
+		}
 	}
 }
 
-func TestRetryValue_ReturnsTheZeroValueOnFailure(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		g := mustGate(t, sluice.Config{Concurrency: 1})
-		partly := func(context.Context) (int, error) { return 42, sluice.Permanent(errDown) }
-		if got, err := sluice.RetryValue(bg, g, partly); got != 0 || err == nil {
-			t.Errorf("permanent: %d, %v", got, err)
+func TestMarkedErrors_UnwrapToTheirCause(t *testing.T) {
+	cause := &fs.PathError{Op: "get", Path: "/items/7", Err: fs.ErrNotExist}
+	for name, mark := range markings {
+		err := mark(cause)
+		if err.Error() != cause.Error() {
+			t.Errorf("%s changes the message to %q", name, err)
 		}
-		partly = func(context.Context) (int, error) { return 42, errDown }
-		if got, err := sluice.RetryValue(bg, g, partly, sluice.RetryPolicy{Attempts: 2}); got != 0 || err == nil {
-			t.Errorf("no attempts left: %d, %v", got, err)
+		var path *fs.PathError
+		if !errors.Is(err, cause) || !errors.Is(err, fs.ErrNotExist) || !errors.As(err, &path) || path != cause {
+			t.Errorf("%s hides the error", name)
 		}
-		partly = func(context.Context) (int, error) { g.Close(); return 42, errDown }
-		if got, err := sluice.RetryValue(bg, g, partly); got != 0 || err == nil {
-			t.Errorf("closed: %d, %v", got, err)
+		if errors.Unwrap(err) != error(cause) {
+			t.Errorf("%s unwraps to %v", name, errors.Unwrap(err))
 		}
-		if got, err := sluice.RetryValue(bg, g, partly); got != 0 || err == nil {
-			t.Errorf("refused: %d, %v", got, err)
-		}
-	})
+	}
 }
 
-func TestRetry_EveryAttemptPassesTheGate(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		g, s := mustGate(t, sluice.Config{Rate: sluice.Rate{Count: 1, Per: 10 * time.Second}}), newServer(down)
-		err := sluice.Retry(bg, g, s.call, each(time.Second))
-		s.want(t, 0, 10*time.Second, 20*time.Second, 30*time.Second)
-		s.wantStop(t, err, stop{last: errDown, why: sluice.ErrAttempts, attempts: 4, at: 30 * time.Second, elapsed: 30 * time.Second})
-		if s := g.Stats(); s.Admitted != 4 || s.InFlight != 0 {
-			t.Errorf("afterwards: %+v", s)
-		}
-	})
+// allReasons are why Retry stops and why a gate refuses.
+var allReasons = []error{
+	sluice.ErrPermanent, sluice.ErrAttempts, sluice.ErrElapsed, sluice.ErrServerWait, sluice.ErrBudget,
+	limits.ErrTooLarge, limits.ErrQueueFull, limits.ErrTimeout, limits.ErrClosed, limits.ErrLeaseLost,
 }
 
-func TestRetry_AnAttemptCostsOne(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		g := mustGate(t, sluice.Config{ConcurrencyUnit: sluice.Cost, Rate: sluice.Rate{Count: 1, Per: time.Second}, RateUnit: sluice.Cost})
-		s := newServer(down, down, func(context.Context) error {
-			if got := g.Stats().InFlight; got != 1 {
-				t.Errorf("%d in flight", got)
+func TestErrors_AreDistinct(t *testing.T) {
+	for i, a := range allReasons {
+		for j, b := range allReasons {
+			if errors.Is(a, b) != (i == j) {
+				t.Errorf("errors.Is(%v, %v) = %v", a, b, errors.Is(a, b))
 			}
-			return nil
-		})
-		if err := sluice.Retry(bg, g, s.call, each(ms)); err != nil {
-			t.Error(err)
 		}
-		s.want(t, 0, time.Second, 2*time.Second)
-	})
+	}
 }
 
-func TestRetry_HoldsNoPermitDuringBackoff(t *testing.T) {
-	for name, a := range map[string]answer{"plain": down, "throttle": busy, "timeout": late} {
+func TestRetryError_MatchesWhyAndLast(t *testing.T) {
+	last := &fs.PathError{Op: "get", Path: "/items/7", Err: errDown}
+	for _, why := range append(slices.Clone(allReasons), context.Canceled, context.DeadlineExceeded, &limits.WaitError{Need: 1}) {
+		var err error = fmt.Errorf("item 7: %w", &sluice.RetryError{Last: last, Why: why})
+		var path *fs.PathError
+		if !errors.Is(err, why) || !errors.Is(err, last) || !errors.Is(err, errDown) || !errors.As(err, &path) {
+			t.Errorf("%v does not match what it was made of", err)
+		}
+		if errors.Is(err, errBusy) || errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("%v matches anything", err)
+		}
+		for _, other := range allReasons {
+			if errors.Is(err, other) != errors.Is(why, other) {
+				t.Errorf("%v: matches %v: %v", err, other, errors.Is(err, other))
+			}
+		}
+		if (&sluice.RetryError{Last: last, Why: why}).Error() == "" {
+			t.Error("no message")
+		}
+	}
+}
+
+func TestRetryError_Unwrap(t *testing.T) {
+	s := &sluice.RetryError{Why: sluice.ErrServerWait}
+	if got := s.Unwrap(); !slices.Equal(got, []error{sluice.ErrServerWait}) {
+		t.Errorf("Unwrap() = %v", got)
+	}
+	s.Last = errBusy
+	if got := s.Unwrap(); !slices.Equal(got, []error{sluice.ErrServerWait, errBusy}) {
+		t.Errorf("Unwrap() = %v, want Why and Last", got)
+	}
+}
+
+func TestRetryError_Error(t *testing.T) {
+	at := time.Date(2000, 1, 2, 3, 4, 5, 0, time.UTC)
+	for want, s := range map[string]sluice.RetryError{
+		"sluice: gave up after 4 attempts: no attempts left: 503 Service Unavailable": {
+			Last: errDown, Why: sluice.ErrAttempts, Attempts: 4,
+		},
+		"sluice: api: gave up after 1 attempt: the error is permanent: 503 Service Unavailable": {
+			Gate: "api", Last: sluice.Permanent(errDown), Why: sluice.ErrPermanent, Attempts: 1,
+		},
+		"sluice: api: gave up after 3 attempts: no time left for another attempt, come back at 2000-01-02T03:04:05Z: 503 Service Unavailable": {
+			Gate: "api", Last: errDown, Why: sluice.ErrElapsed, Attempts: 3, RetryAt: at, Elapsed: time.Hour,
+		},
+		// In whole seconds, rounded up.
+		"sluice: gave up after 3 attempts: no time left for another attempt, come back at 2000-01-02T03:04:06Z: 503 Service Unavailable": {
+			Last: errDown, Why: sluice.ErrElapsed, Attempts: 3, RetryAt: at.Add(1),
+		},
+		"sluice: gave up after 9 attempts: the server asks for too long a wait, come back at 2000-01-02T05:04:05+02:00: 429 Too Many Requests": {
+			Last: errBusy, Why: sluice.ErrServerWait, Attempts: 9, RetryAt: at.In(time.FixedZone("", 2*60*60)),
+		},
+		"sluice: gave up after 5 attempts: the retry budget is empty: 503 Service Unavailable": {
+			Last: errDown, Why: sluice.ErrBudget, Attempts: 5,
+		},
+		// The prefix and the name of the gate appear once.
+		"sluice: api: gave up after 2 attempts: would have to wait 10s, 2s were allowed: 503 Service Unavailable": {
+			Gate: "api", Last: errDown, Why: &limits.WaitError{By: "api", Need: 10 * time.Second, Have: 2 * time.Second}, Attempts: 2,
+		},
+		"sluice: host: gave up after 2 attempts: all: would have to wait 10s, 2s were allowed: 503 Service Unavailable": {
+			Gate: "host", Last: errDown, Why: &limits.WaitError{By: "all", Need: 10 * time.Second, Have: 2 * time.Second}, Attempts: 2,
+		},
+		"sluice: api: gave up after 2 attempts: context canceled: 503 Service Unavailable": {
+			Gate: "api", Last: errDown, Why: context.Canceled, Attempts: 2,
+		},
+		"sluice: api: gave up after 0 attempts: the server asks for too long a wait, come back at 2000-01-02T03:04:05Z": {
+			Gate: "api", Why: sluice.ErrServerWait, RetryAt: at,
+		},
+	} {
+		if got := s.Error(); got != want {
+			t.Errorf("got\n\t%s\nwant\n\t%s", got, want)
+		}
+	}
+}
+
+// A reader looks for the number that was configured, not for one that is some
+// nanoseconds less. Two different numbers must not look the same.
+func TestWaitError_RoundsForReaders(t *testing.T) {
+	for _, tt := range []struct {
+		need, have time.Duration
+		want       string
+	}{
+		{59_999_995_401, 4_999_994_898, "1m0s, 5s"},
+		{time.Second, 999_999_999, "1s, 999.999999ms"},
+		{time.Minute, 999_998_000, "1m0s, 1s"},
+		{333_333_333, 99_999_901, "333.33ms, 100ms"},
+		{1_234_567, 234_567, "1.23ms, 234.567µs"},
+		{5_000_000_100, 5 * time.Second, "5.0000001s, 5s"},
+		{5 * time.Second, 5 * time.Second, "5s, 5s"},           // a slot at the deadline is too late
+		{math.MaxInt64 - 1, 0, "2562047h47m16.854775807s, 0s"}, // nothing runs over
+	} {
+		err := &limits.WaitError{Need: tt.need, Have: tt.have}
+		if got, want := err.Error(), "sluice: would have to wait "+tt.want+" were allowed"; got != want {
+			t.Errorf("%v, %v: %s, want %s", tt.need, tt.have, got, want)
+		}
+	}
+}
+
+func TestRetryError_Timeout(t *testing.T) {
+	for _, c := range []struct {
+		last, why error
+		want      bool
+	}{
+		{errDown, sluice.ErrAttempts, false},
+		{nil, sluice.ErrServerWait, false},
+		{context.DeadlineExceeded, sluice.ErrAttempts, true},
+		{errDown, &limits.WaitError{}, true},
+		{nil, context.DeadlineExceeded, true},
+	} {
+		if got := (&sluice.RetryError{Last: c.last, Why: c.why}).Timeout(); got != c.want {
+			t.Errorf("%v, %v: %v", c.last, c.why, got)
+		}
+	}
+}
+
+// ThrottledFor pauses the gate for all callers, RetryAfter delays one.
+func TestThrottledFor_PausesAll_RetryAfter_One(t *testing.T) {
+	failed := errors.New("failed")
+	for name, c := range map[string]struct {
+		mark   func() error
+		paused bool
+	}{
+		"ThrottledFor": {func() error { return sluice.ThrottledFor(failed, time.Minute) }, true},
+		"RetryAfter":   {func() error { return sluice.RetryAfter(failed, time.Minute) }, false},
+	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				g, l := mustGate(t, sluice.Config{Concurrency: 1, Rate: herd}), synclog.New()
-				s := newServer(after(time.Second, a), fine)
-				l.Call(0, func() error { return sluice.Retry(bg, g, s.call, each(10*time.Second)) })
-				// Others wait already, and come in the middle of the backoff.
-				l.Call(1, func() error { return hold(g, 3*time.Second) })
-				time.Sleep(5 * time.Second)
-				if s := g.Stats(); s.InFlight != 0 || s.Waiting != 0 || s.Pacing != 0 {
-					t.Errorf("during the backoff: %+v", s)
-				}
-				l.Call(2, func() error { return hold(g, 8*time.Second) })
-				time.Sleep(time.Minute)
-				l.Want(t, synclog.At(1, 4*time.Second), synclog.At(2, 13*time.Second), synclog.At(0, 13*time.Second))
-				s.want(t, 0, 13*time.Second)
-			})
-		})
-	}
-}
-
-func TestRetry_JoinsTheTailOfTheQueue(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		g, l := mustGate(t, sluice.Config{Rate: sluice.Rate{Count: 1, Per: time.Second}}), synclog.New()
-		s := newServer(down, fine)
-		l.Call(0, func() error { return sluice.Retry(bg, g, s.call, each(1500*ms)) })
-		for i := 1; i <= 3; i++ {
-			l.Call(i, enter(g, bg))
-		}
-		time.Sleep(1500*ms + 1)
-		l.Call(4, enter(g, bg))
-		time.Sleep(time.Minute)
-		l.Want(t,
-			synclog.At(1, 1*time.Second),
-			synclog.At(2, 2*time.Second),
-			synclog.At(3, 3*time.Second),
-			synclog.At(0, 4*time.Second), // came back at 1.5 s
-			synclog.At(4, 5*time.Second),
-		)
-		s.want(t, 0, 4*time.Second)
-	})
-}
-
-func TestPermanent_IsNotRetried(t *testing.T) {
-	for name, a := range map[string]answer{
-		"marked":           gone,
-		"of a call within": func(ctx context.Context) error { return &sluice.RetryError{Last: gone(ctx), Why: sluice.ErrPermanent} },
-		"wrapped":          func(ctx context.Context) error { return fmt.Errorf("get /items/7: %w", gone(ctx)) },
-		"joined":           func(ctx context.Context) error { return errors.Join(errDown, gone(ctx)) },
-		"outer mark":       always(sluice.Permanent(sluice.ThrottledFor(os.ErrNotExist, 0))),
-		"inner mark":       always(sluice.ThrottledFor(sluice.Permanent(os.ErrNotExist), 0)),
-		"and late":         always(sluice.Permanent(errors.Join(os.ErrNotExist, os.ErrDeadlineExceeded))),
-	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				g, s := mustGate(t, sluice.Config{}), newServer(down, a)
-				p := each(time.Second)
-				p.Retryable = func(error) bool { return true }
-				err := sluice.Retry(bg, g, s.call, p)
-				s.want(t, 0, time.Second)
-				s.wantStop(t, err, stop{last: os.ErrNotExist, why: sluice.ErrPermanent, attempts: 2, at: time.Second, elapsed: time.Second})
-				if got := g.Stats().RetryTokens; got != 95 {
-					t.Errorf("%d tokens left", got)
-				}
-			})
-		})
-	}
-}
-
-func TestPermanent_FirstErrorIsReturnedUnwrapped(t *testing.T) {
-	never := sluice.RetryPolicy{Retryable: func(error) bool { return false }}
-	cause := errors.New("550 no such user")
-	for name, c := range map[string]struct {
-		policy sluice.RetryPolicy
-		err    error
-		same   bool
-	}{
-		"marked":        {sluice.RetryPolicy{}, sluice.Permanent(cause), true},
-		"wrapped":       {sluice.RetryPolicy{}, fmt.Errorf("send: %w", sluice.Permanent(cause)), true},
-		"and throttled": {sluice.RetryPolicy{}, sluice.Permanent(sluice.ThrottledFor(cause, time.Hour)), true},
-		"Policy.Retry":  {never, cause, false},
-	} {
-		synctest.Test(t, func(t *testing.T) {
-			for how, do := range map[string]func(g *sluice.Gate, f func(context.Context) error) error{
-				"Do":       func(g *sluice.Gate, f func(context.Context) error) error { return sluice.Retry(bg, g, f, c.policy) },
-				"Attempts": func(g *sluice.Gate, f func(context.Context) error) error { return byHand(bg, g, c.policy, 1, 0, f) },
-			} {
-				g := mustGate(t, sluice.Config{Name: "smtp"})
-				err := do(g, always(c.err))
-				if err.Error() != c.err.Error() || !errors.Is(err, cause) || !errors.Is(err, sluice.ErrPermanent) || c.same && err != c.err {
-					t.Errorf("%s, %s: %v", name, how, err)
-				}
-				var stopped *sluice.RetryError
-				if errors.As(err, &stopped) {
-					t.Errorf("%s, %s: %v", name, how, err)
-				}
-				// An outer Retry must not retry it either.
-				n := 0
-				outer := sluice.Retry(bg, mustGate(t, sluice.Config{}), func(context.Context) error { n++; return err })
-				if n != 1 || outer != err {
-					t.Errorf("%s, %s: %d attempts, %v", name, how, n, outer)
-				}
-			}
-			// After a retry there is something to say.
-			err := sluice.Retry(bg, mustGate(t, sluice.Config{}), newServer(down, always(c.err)).call, sluice.RetryPolicy{Retryable: func(err error) bool { return err == errDown }})
-			var stopped *sluice.RetryError
-			if !errors.As(err, &stopped) || stopped.Why != sluice.ErrPermanent || stopped.Attempts != 2 {
-				t.Errorf("%s: %v", name, err)
-			}
-		})
-	}
-}
-
-// A permanent error of an inner Retry is not retried by an outer one.
-func TestPermanent_OfACallWithinIsPermanent(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		all, host := mustGate(t, sluice.Config{Name: "all"}), mustGate(t, sluice.Config{Name: "host"})
-		s := newServer(gone)
-		err := sluice.Retry(bg, all, func(ctx context.Context) error {
-			return sluice.Retry(ctx, host, s.call)
-		})
-		s.want(t, 0)
-		if !errors.Is(err, os.ErrNotExist) || !errors.Is(err, sluice.ErrPermanent) || err.Error() != os.ErrNotExist.Error() {
-			t.Error(err)
-		}
-	})
-}
-
-// Everything together, on the real scheduler: nothing is lost, and nothing remains.
-func TestRetry_Stress(t *testing.T) {
-	g := fixedGate(t, sluice.Config{Concurrency: 8, Rate: herd, RetryBudget: -1})
-	p := sluice.RetryPolicy{Attempts: -1, Backoff: sluice.Constant(ms), ThrottleBackoff: sluice.Constant(ms), AttemptTimeout: time.Minute}
-	var inFlight, most, attempts atomic.Int64
-	var calls sync.WaitGroup
-	for i := range 200 {
-		calls.Go(func() {
-			tries := 0
-			got, err := sluice.RetryValue(bg, g, func(context.Context) (int, error) {
-				attempts.Add(1)
-				n := inFlight.Add(1)
-				defer inFlight.Add(-1)
-				for m := most.Load(); n > m && !most.CompareAndSwap(m, n); m = most.Load() {
-				}
-				runtime.Gosched()
-				switch tries++; {
-				case tries == 1 && i%3 == 0:
-					return 0, errDown
-				case tries == 1 && i%3 == 1:
-					return 0, sluice.ThrottledFor(errBusy, ms)
-				case tries == 2 && i%3 == 1:
-					return 0, sluice.ThrottledUntil(errBusy, time.Now().Add(-1))
-				}
-				return i, nil
-			}, p)
-			if got != i || err != nil {
-				t.Errorf("call %d: %d, %v", i, got, err)
-			}
-		})
-	}
-	calls.Wait()
-	if got := most.Load(); got > 8 {
-		t.Errorf("%d in flight", got)
-	}
-	if s := g.Stats(); s.InFlight != 0 || s.Waiting != 0 || s.Pacing != 0 || s.Admitted != uint64(attempts.Load()) || attempts.Load() != 200+67+2*67 {
-		t.Errorf("%d attempts, afterwards: %+v", attempts.Load(), s)
-	}
-}
-
-// # The place of a refused call
-
-// An inLine is a gate with a rate of 10/s, and the order in which calls leave it.
-type inLine struct {
-	*synclog.Log
-	gate *sluice.Gate
-
-	mu   sync.Mutex
-	left []int
-}
-
-// call has a caller make a call, whose answers take takes and are answers, one after the other, and
-// then successes.
-func (l *inLine) call(ctx context.Context, caller int, takes time.Duration, answers ...func() error) {
-	l.Call(caller, func() error {
-		return sluice.Retry(ctx, l.gate, func(context.Context) (err error) {
-			l.mu.Lock()
-			l.left = append(l.left, caller)
-			l.mu.Unlock()
-			time.Sleep(takes)
-			if len(answers) > 0 {
-				err, answers = answers[0](), answers[1:]
-			}
-			return err
-		}, sluice.RetryPolicy{Backoff: sluice.Constant(ms)})
-	})
-}
-
-func busyFor(d time.Duration) func() error {
-	return func() error { return sluice.ThrottledFor(errBusy, d) }
-}
-
-func (l *inLine) want(t *testing.T, left ...int) {
-	t.Helper()
-	time.Sleep(time.Hour)
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if !slices.Equal(l.left, left) {
-		t.Errorf("left in the order\n\t%v, want\n\t%v", l.left, left)
-	}
-}
-
-// A call that the server has refused goes behind as many as it was refused times, and there among
-// the refused ones in the order in which they left first.
-func TestRetry_PlaceOfARefusedCall(t *testing.T) {
-	busy, fails := busyFor(time.Second), func() error { return errDown }
-	for name, c := range map[string]struct {
-		calls func(l *inLine)
-		want  []int
-	}{
-		"one": {func(l *inLine) {
-			l.call(bg, 0, 50*ms, busy)
-		}, []int{0, 3, 0, 4, 5, 6, 7, 8}},
-		"two, answered in their order": {func(l *inLine) {
-			l.call(bg, 0, 150*ms, busy)
-			l.call(bg, 1, 150*ms, busy)
-		}, []int{0, 1, 3, 0, 1, 4, 5, 6, 7, 8}},
-		"two, answered in the other order": {func(l *inLine) {
-			l.call(bg, 0, 400*ms, busy)
-			l.call(bg, 1, 10*ms, busy)
-		}, []int{0, 1, 3, 0, 1, 4, 5, 6, 7, 8}},
-		"one, answered late": {func(l *inLine) {
-			l.call(bg, 0, 350*ms, busy)
-		}, []int{0, 3, 4, 5, 6, 0, 7, 8}},
-		"one, three times": {func(l *inLine) {
-			l.call(bg, 0, 50*ms, busy, busy, busy)
-		}, []int{0, 3, 0, 4, 5, 0, 6, 7, 8, 0}},
-		"one that also fails": {func(l *inLine) {
-			l.call(bg, 0, 50*ms, fails)
-		}, []int{0, 3, 4, 5, 6, 7, 8, 0}},
-		"one that is refused and then fails": {func(l *inLine) {
-			l.call(bg, 0, 50*ms, busy, fails)
-		}, []int{0, 3, 0, 4, 5, 6, 7, 8, 0}},
-	} {
-		for level, parent := range map[string]sluice.Config{"": {}, " in a parent": {Rate: tenPerSecond}} {
-			t.Run(name+level, func(t *testing.T) {
-				synctest.Test(t, func(t *testing.T) {
-					cfg := sluice.Config{Rate: tenPerSecond, Adaptive: sluice.Adaptive{Disabled: true}}
-					if level != "" {
-						cfg.Rate, cfg.Parent = sluice.Rate{}, mustGate(t, parent)
+				g := sluice.Must(sluice.New(sluice.Config{Adaptive: sluice.Adaptive{Disabled: true}}))
+				start, attempts := time.Now(), 0
+				err := sluice.Retry(context.Background(), g, func(context.Context) error {
+					if attempts++; attempts > 1 {
+						return nil
 					}
-					l := &inLine{Log: synclog.New(), gate: mustGate(t, cfg)}
-					c.calls(l)
-					for caller := 3; caller < 9; caller++ {
-						l.call(bg, caller, 10*ms)
+					return c.mark()
+				}, sluice.RetryPolicy{Backoff: sluice.Constant(time.Second), ThrottleBackoff: sluice.Constant(time.Minute)})
+				if err != nil || attempts != 2 || time.Since(start) != time.Minute {
+					t.Errorf("%d attempts, the last after %v: %v", attempts, time.Since(start), err)
+				}
+				start, attempts = time.Now(), 0
+				waits := make(chan time.Duration)
+				go sluice.Retry(context.Background(), g, func(context.Context) error {
+					if attempts++; attempts > 1 {
+						return nil
 					}
-					l.want(t, c.want...)
+					return c.mark()
 				})
-			})
-		}
-	}
-}
-
-// With a deadline a refused call keeps its place. It waited behind all others, and failed with the
-// refusal when that would have taken too long.
-func TestRetry_ARefusedCallWithADeadline(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		ctx, cancel := context.WithTimeout(bg, time.Minute)
-		defer cancel()
-		l := &inLine{Log: synclog.New(), gate: fixedGate(t, sluice.Config{Rate: tenPerSecond})}
-		for caller := range 600 { // the last slot before the deadline is taken, too
-			var answers []func() error
-			if caller%100 == 50 {
-				answers = []func() error{busyFor(10 * ms)}
-			}
-			l.call(ctx, caller, ms, answers...)
-		}
-		time.Sleep(time.Minute)
-		for _, left := range l.Sofar() {
-			if left.Err != nil && left.Caller%100 == 50 {
-				t.Errorf("call %d, which was refused, at %v: %v", left.Caller, left.At, left.Err)
-			}
-		}
-	})
-}
-
-// Those that a refused call goes ahead of fail at once if they are too late by that.
-func TestRetry_ARefusedCallDelaysOthers(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		l := &inLine{Log: synclog.New(), gate: fixedGate(t, sluice.Config{Rate: tenPerSecond})}
-		l.call(bg, 0, 50*ms, busyFor(50*ms)) // its wait is over at its next slot
-		l.call(bg, 1, ms)
-		l.Call(2, func() error {
-			_, err := l.gate.AcquireWithin(bg, 1, 250*ms)
-			return err
-		})
-		l.want(t, 0, 1, 0)
-		for _, left := range l.Sofar() {
-			if left.Caller == 2 && (left.At != 50*ms || !errors.Is(left.Err, context.DeadlineExceeded)) {
-				t.Errorf("the call behind it ended at %v with %v, want at 50ms", left.At, left.Err)
-			}
-		}
-	})
-}
-
-// # What ends retries
-
-func TestRetry_Cancel_BeforeTheFirstAttempt(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		g, s := mustGate(t, sluice.Config{Name: "api", Rate: tenPerSecond}), newServer(fine)
-		ctx, cancel := context.WithCancel(bg)
-		cancel()
-		if err := sluice.Retry(ctx, g, s.call); err != context.Canceled {
-			t.Errorf("cancelled: %v", err)
-		}
-		ctx, cancel = context.WithTimeout(bg, -1)
-		defer cancel()
-		if err := sluice.Retry(ctx, g, s.call); err != context.DeadlineExceeded {
-			t.Errorf("too late: %v", err)
-		}
-		s.want(t)
-		if _, ok := g.TryAcquire(1); !ok || g.Stats().Admitted != 1 {
-			t.Error("the slot was taken")
-		}
-	})
-}
-
-func TestRetry_Cancel_DuringTheAttempt(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		g := mustGate(t, sluice.Config{})
-		ctx, cancel := context.WithCancel(bg)
-		stubborn := func(context.Context) error {
-			time.Sleep(time.Second)
-			cancel()
-			time.Sleep(time.Second)
-			return errDown
-		}
-		s := newServer(down, stubborn)
-		err := sluice.Retry(ctx, g, s.call, each(time.Second))
-		s.want(t, 0, time.Second)
-		s.wantStop(t, err, stop{last: errDown, why: context.Canceled, attempts: 2, at: 3 * time.Second, elapsed: 3 * time.Second})
-		if got := g.Stats(); got.RetryTokens != 95 || got.InFlight != 0 {
-			t.Errorf("afterwards: %+v", got)
-		}
-
-		ctx, cancel = context.WithCancel(bg)
-		got, err := sluice.RetryValue(ctx, g, func(context.Context) (int, error) {
-			cancel()
-			return 42, nil
-		})
-		if got != 42 || err != nil {
-			t.Errorf("a call that succeeds all the same: %d, %v", got, err)
-		}
-	})
-}
-
-func TestRetry_Cancel_DuringBackoff(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		g, s := mustGate(t, sluice.Config{}), newServer(down)
-		ctx, cancel := context.WithCancel(bg)
-		time.AfterFunc(4*time.Second, cancel)
-		err := sluice.Retry(ctx, g, s.call, each(10*time.Second))
-		s.want(t, 0)
-		s.wantStop(t, err, stop{last: errDown, why: context.Canceled, attempts: 1, at: 4 * time.Second, elapsed: 4 * time.Second})
-	})
-}
-
-func TestRetry_Cancel_InTheQueue(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		g, l := mustGate(t, sluice.Config{Name: "api", Rate: sluice.Rate{Count: 1, Per: time.Minute}}), synclog.New()
-		ctx, cancel := context.WithCancel(bg)
-		s := newServer(down)
-		l.Call(0, func() error { return sluice.Retry(ctx, g, s.call, each(time.Second)) }) // queues for a retry
-		l.Call(1, func() error { return sluice.Retry(ctx, g, s.call, each(time.Second)) }) // for its first attempt
-		time.Sleep(30 * time.Second)
-		if got := g.Stats(); got.Pacing != 2 {
-			t.Errorf("%d wait for their turn", got.Pacing)
-		}
-		cancel()
-		left := l.Sofar()
-		if len(left) != 2 {
-			t.Fatalf("%v", left)
-		}
-		s.wantStop(t, left[0].Err, stop{last: errDown, why: context.Canceled, attempts: 1, at: 30 * time.Second, elapsed: 30 * time.Second})
-		if left[1].Err != context.Canceled {
-			t.Errorf("before the first attempt: %v", left[1].Err)
-		}
-		s.want(t, 0)
-		if got := g.Stats(); got.Pacing != 0 || got.Waiting != 0 {
-			t.Errorf("afterwards: %+v", got)
-		}
-	})
-}
-
-func TestRetry_Cancel_DuringAServerWait(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		g, s := mustGate(t, sluice.Config{}), newServer(retryAfter(time.Minute))
-		ctx, cancel := context.WithCancel(bg)
-		time.AfterFunc(4*time.Second, cancel)
-		err := sluice.Retry(ctx, g, s.call)
-		s.want(t, 0)
-		s.wantStop(t, err, stop{last: errBusy, why: context.Canceled, attempts: 1, at: 4 * time.Second, elapsed: 4 * time.Second})
-	})
-}
-
-func TestRetry_Deadline_BackoffBeyondItIsNotBegun(t *testing.T) {
-	for _, d := range []time.Duration{time.Minute, 10 * time.Second} { // at the deadline is too late
-		synctest.Test(t, func(t *testing.T) {
-			g, s := mustGate(t, sluice.Config{Name: "api"}), newServer(down)
-			ctx, cancel := context.WithTimeout(bg, 10*time.Second)
-			defer cancel()
-			err := sluice.Retry(ctx, g, s.call, each(d))
-			s.want(t, 0)
-			s.wantStop(t, err, stop{last: errDown, why: context.DeadlineExceeded, attempts: 1, retryAt: d})
-			var wait *limits.WaitError
-			if !errors.As(err, &wait) || *wait != (limits.WaitError{By: "api", For: limits.ByBackoff, Need: d, Have: 10 * time.Second, Until: time.Now().Add(d)}) {
-				t.Errorf("%v has %+v", err, wait)
-			}
-			if ctx.Err() != nil {
-				t.Error("it waited for the deadline")
-			}
-			if got := g.Stats().RetryTokens; got != 100 {
-				t.Errorf("%d tokens left", got)
-			}
-		})
-	}
-	synctest.Test(t, func(t *testing.T) {
-		g, s := mustGate(t, sluice.Config{}), newServer(down, fine)
-		ctx, cancel := context.WithTimeout(bg, 10*time.Second)
-		defer cancel()
-		if err := sluice.Retry(ctx, g, s.call, each(10*time.Second-1)); err != nil {
-			t.Errorf("a nanosecond before the deadline: %v", err)
-		}
-	})
-}
-
-func TestRetry_GateRefusesTheFirstAttempt(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		g := mustGate(t, sluice.Config{Name: "api", Rate: sluice.Rate{Count: 1, Per: time.Minute}, MaxWaiting: 1})
-		s := newServer(fine)
-		g.TryAcquire(1)
-
-		ctx, cancel := context.WithTimeout(bg, time.Second)
-		defer cancel()
-		err := sluice.Retry(ctx, g, s.call)
-		if wait, ok := err.(*limits.WaitError); !ok || *wait != (limits.WaitError{By: "api", For: limits.ByRate, Why: "1/m", Need: time.Minute, Have: time.Second, Until: time.Now().Add(time.Minute)}) {
-			t.Errorf("hopeless: %v", err)
-		}
-
-		var stopped *sluice.RetryError
-		waiting := make(chan error)
-		go func() { waiting <- sluice.Retry(bg, g, s.call) }()
-		synctest.Wait()
-		if err := sluice.Retry(bg, g, s.call); !errors.Is(err, limits.ErrQueueFull) || errors.As(err, &stopped) {
-			t.Errorf("full: %v", err)
-		}
-		g.Close()
-		if err := <-waiting; !errors.Is(err, limits.ErrClosed) || errors.As(err, &stopped) {
-			t.Errorf("closed while waiting: %v", err)
-		}
-		if err := sluice.Retry(bg, g, s.call); !errors.Is(err, limits.ErrClosed) || errors.As(err, &stopped) {
-			t.Errorf("closed: %v", err)
-		} else if want := "sluice: api: closed"; err.Error() != want {
-			t.Errorf("message %q, want %q", err, want)
-		}
-		s.want(t)
-	})
-}
-
-func TestRetry_GateRefusesARetry(t *testing.T) {
-	perMinute := sluice.Rate{Count: 1, Per: time.Minute}
-	for name, c := range map[string]struct {
-		cfg     sluice.Config
-		timeout time.Duration
-		between func(g *sluice.Gate) // the attempt and the end of its backoff of 2 s
-		why     error
-		retryAt time.Duration
-	}{
-		"hopeless": {sluice.Config{Rate: perMinute}, 30 * time.Second, func(*sluice.Gate) {}, context.DeadlineExceeded, time.Minute},
-		"paused":   {sluice.Config{}, 30 * time.Second, func(g *sluice.Gate) { g.PauseUntil(time.Now().Add(99*time.Second), "") }, context.DeadlineExceeded, 100 * time.Second},
-		"full": {sluice.Config{Rate: perMinute, MaxWaiting: 1}, time.Hour, func(g *sluice.Gate) {
-			go g.Acquire(bg, 1)
-		}, limits.ErrQueueFull, 0},
-	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				ctx, cancel := context.WithTimeout(bg, c.timeout)
-				defer cancel()
-				g, s := mustGate(t, c.cfg), newServer(down)
-				time.AfterFunc(time.Second, func() { c.between(g) })
-				err := sluice.Retry(ctx, g, s.call, each(2*time.Second))
-				s.want(t, 0)
-				s.wantStop(t, err, stop{last: errDown, why: c.why, attempts: 1, at: 2 * time.Second, elapsed: 2 * time.Second, retryAt: c.retryAt})
-				if ctx.Err() != nil {
-					t.Error("it waited for the deadline")
-				}
-				time.Sleep(time.Hour)
-			})
-		})
-	}
-}
-
-func TestRetry_CloseEndsBackoffs(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		g, l := mustGate(t, sluice.Config{Name: "api"}), synclog.New()
-		backsOff, waits, inFlight := newServer(down), newServer(retryAfter(time.Minute)), newServer(after(10*time.Second, down))
-		l.Call(0, func() error { return sluice.Retry(bg, g, inFlight.call, each(time.Hour/10)) })
-		l.Call(1, func() error { return sluice.Retry(bg, g, backsOff.call, each(time.Hour/10)) })
-		l.Call(2, func() error { return sluice.Retry(bg, g, waits.call, each(time.Hour/10)) })
-		time.Sleep(4 * time.Second)
-		g.Close()
-		left := l.Sofar()
-		if len(left) != 2 {
-			t.Fatalf("at once: %v", left)
-		}
-		backsOff.wantStop(t, left[0].Err, stop{last: errDown, why: limits.ErrClosed, attempts: 1, at: 4 * time.Second, elapsed: 4 * time.Second})
-		waits.wantStop(t, left[1].Err, stop{last: errBusy, why: limits.ErrClosed, attempts: 1, at: 4 * time.Second, elapsed: 4 * time.Second})
-		if got, want := left[0].Err.Error(), "sluice: api: gave up after 1 attempt: closed: 503 Service Unavailable"; got != want {
-			t.Errorf("message %q, want %q", got, want)
-		}
-		time.Sleep(6 * time.Second) // the one in flight comes back
-		if left = l.Sofar(); len(left) != 3 {
-			t.Fatalf("then: %v", left)
-		}
-		inFlight.wantStop(t, left[2].Err, stop{last: errDown, why: limits.ErrClosed, attempts: 1, at: 10 * time.Second, elapsed: 10 * time.Second})
-		if got := g.Stats().Rejected.Closed; got != 3 {
-			t.Errorf("%d refused as closed", got)
-		}
-	})
-}
-
-func TestRetry_PanicReleasesThePermit(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		g := mustGate(t, sluice.Config{Concurrency: 1})
-		for name, p := range map[string]sluice.RetryPolicy{"": {}, " with a timeout": {AttemptTimeout: time.Hour}} {
-			for attempt := range 2 {
-				s := newServer(append(slices.Repeat([]answer{down}, attempt), func(context.Context) error { panic("mine") })...)
-				func() {
-					defer func() {
-						if got := recover(); got != "mine" {
-							t.Errorf("attempt %d%s: the panic did not propagate unchanged: %v", attempt+1, name, got)
-						}
-					}()
-					sluice.Retry(bg, g, s.call, p)
+				synctest.Wait()
+				go func() {
+					waits <- func() time.Duration { g.Wait(context.Background()); return time.Since(start) }()
 				}()
-				if got := g.Stats().InFlight; got != 0 || len(s.attempts()) != attempt+1 {
-					t.Errorf("attempt %d%s: %d in flight, %v", attempt+1, name, got, s.attempts())
+				if wait := <-waits; (wait > 0) != c.paused {
+					t.Errorf("another call waited for %v", wait)
 				}
-			}
-		}
-		left := make(chan bool)
-		go func() {
-			defer close(left)
-			sluice.Retry(bg, g, func(context.Context) error {
-				runtime.Goexit()
-				return nil
+				time.Sleep(time.Hour) // the first one has ended
 			})
-		}()
-		<-left
-		if err := sluice.Retry(bg, g, fine); err != nil || g.Stats().InFlight != 0 {
-			t.Errorf("the next call: %v", err)
-		}
-	})
+		})
+	}
+	if sluice.Throttled(nil) != nil || sluice.RetryAfter(nil, time.Second) != nil {
+		t.Error("marked a success")
+	}
 }
 
-func TestRetryPolicy_PanicHoldsNoPermit(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		for name, p := range map[string]sluice.RetryPolicy{
-			"Retry":   {Retryable: func(error) bool { panic("mine") }},
-			"Backoff": {Backoff: func(int, time.Duration, float64) time.Duration { panic("mine") }},
+// # Backoff
+
+// almostOne is the largest u there is.
+var almostOne = math.Nextafter(1, 0)
+
+func TestBackoff_Curves(t *testing.T) {
+	const base, longest = 500 * ms, 30 * time.Second
+	var (
+		full     = sluice.FullJitter(base, longest)
+		constant = sluice.Constant(7 * time.Second)
+	)
+	for _, c := range []struct {
+		name  string
+		curve sluice.Backoff
+		retry int
+		prev  time.Duration
+		want  [3]time.Duration // at u = 0, 0.5 and just below 1
+	}{
+
+		{"full", full, 1, 0, [3]time.Duration{0, 250 * ms, 500*ms - 1}},
+		{"full", full, 2, 0, [3]time.Duration{0, 500 * ms, 1000*ms - 1}},
+		{"full", full, 6, 0, [3]time.Duration{0, 8 * time.Second, 16*time.Second - 1}},
+		// The cap comes before the jitter, so that the waits of long outages
+		// are spread over all of it and not piled up at its end.
+		{"full", full, 7, 0, [3]time.Duration{0, 15 * time.Second, longest - 1}},
+		{"full", full, 8, time.Hour, [3]time.Duration{0, 15 * time.Second, longest - 1}},
+
+		{"constant", constant, 1, 0, [3]time.Duration{7 * time.Second, 7 * time.Second, 7 * time.Second}},
+		{"constant", constant, 99, time.Hour, [3]time.Duration{7 * time.Second, 7 * time.Second, 7 * time.Second}},
+		{"constant 0", sluice.Constant(0), 1, 0, [3]time.Duration{}},
+
+		{"full, base = longest", sluice.FullJitter(base, base), 1, 0, [3]time.Duration{0, 250 * ms, 500*ms - 1}},
+		{"full, 1 ns", sluice.FullJitter(1, 1), 1, 0, [3]time.Duration{0, 0, 0}},
+	} {
+		for i, u := range []float64{0, 0.5, almostOne} {
+			if got := c.curve(c.retry, c.prev, u); got != c.want[i] {
+				t.Errorf("%s: retry %d after %v with u = %v: %v, want %v", c.name, c.retry, c.prev, u, got, c.want[i])
+			}
+		}
+	}
+}
+
+func TestBackoff_CurvesDoNotOverflow(t *testing.T) {
+	const most = time.Duration(math.MaxInt64)
+	for _, c := range []struct {
+		base, longest time.Duration
+		retry         int
+		want          time.Duration // the range of FullJitter
+	}{
+		{1, most, 63, 1 << 62},
+		{1, most, 64, most}, // 2⁶³ is one too many
+		{1, most, 65, most},
+		{1, most, math.MaxInt, most},
+		{1, 1 << 62, 63, 1 << 62},
+		{1, 1<<62 - 1, 63, 1<<62 - 1},
+		{3, most, 62, 3 << 61},
+		{3, most, 63, most},
+		{most, most, 1, most},
+		{most, most, 2, most},
+		{1 << 62, most, 2, most},
+		{500 * ms, 30 * time.Second, 62, 30 * time.Second},
+		{500 * ms, 30 * time.Second, 1 << 30, 30 * time.Second},
+		{500 * ms, 30 * time.Second, math.MaxInt, 30 * time.Second},
+	} {
+		curve := sluice.FullJitter(c.base, c.longest)
+		if got, tolerance := curve(c.retry, 0, almostOne), c.want>>50; got > c.want || got < c.want-1-tolerance {
+			t.Errorf("FullJitter(%d, %d), retry %d: %d, want almost %d", c.base, c.longest, c.retry, got, c.want)
+		}
+		for _, u := range []float64{0, 0.5, almostOne} {
+			if got := curve(c.retry, c.longest, u); got < 0 || got > c.longest {
+				t.Errorf("FullJitter(%d, %d), retry %d, u = %v: %d", c.base, c.longest, c.retry, u, got)
+			}
+		}
+	}
+}
+
+func TestBackoff_ConstructorsPanic(t *testing.T) {
+	for name, curve := range map[string]func(base, longest time.Duration) sluice.Backoff{
+		"FullJitter": sluice.FullJitter,
+		"Constant":   func(base, _ time.Duration) sluice.Backoff { return sluice.Constant(base) },
+	} {
+		for _, c := range []struct {
+			base, longest time.Duration
+			constant      bool // Constant takes it
+		}{
+			{0, time.Second, true},
+			{0, 0, true},
+			{-1, time.Second, false},
+			{-time.Second, -time.Second, false},
+			{math.MinInt64, math.MaxInt64, false},
+			{time.Second + 1, time.Second, true},
+			{time.Second, 0, true},
+			{time.Second, -time.Second, true},
 		} {
-			g := mustGate(t, sluice.Config{Concurrency: 1})
+			if name == "Constant" && c.constant {
+				curve(c.base, c.longest)
+				continue
+			}
 			func() {
 				defer func() {
-					if got := recover(); got != "mine" {
-						t.Errorf("%s: the panic did not propagate unchanged: %v", name, got)
+					if msg, ok := recover().(string); !ok || !strings.HasPrefix(msg, "sluice: ") {
+						t.Errorf("%s(%v, %v): want a panic with the package's prefix, got %q", name, c.base, c.longest, msg)
 					}
 				}()
-				sluice.Retry(bg, g, down, p)
+				curve(c.base, c.longest)
 			}()
-			if err := sluice.Retry(bg, g, fine); err != nil || g.Stats().InFlight != 0 {
-				t.Errorf("%s: the next call: %v", name, err)
+		}
+	}
+}
+
+// A curveRange is what the documentation of a curve says, in exact numbers:
+// the range that the wait is uniform in. It is from if both are equal.
+type curveRange struct {
+	name  string
+	curve func(base, longest time.Duration) sluice.Backoff
+	of    func(base, longest, prev time.Duration, retry int) (from, to *big.Rat)
+}
+
+func curveRanges() []curveRange {
+	exact := func(d time.Duration) *big.Rat { return new(big.Rat).SetInt64(int64(d)) }
+	atMost := func(x *big.Rat, longest time.Duration) *big.Rat {
+		if limit := exact(longest); x.Cmp(limit) > 0 {
+			return limit
+		}
+		return x
+	}
+	doubled := func(base, longest time.Duration, retry int) *big.Rat {
+		x := big.NewInt(int64(base))
+		x.Lsh(x, uint(min(retry-1, 64))) // base ≥ 1, so 64 doublings are more than any limit
+		return atMost(new(big.Rat).SetInt(x), longest)
+	}
+	return []curveRange{
+		{"FullJitter", sluice.FullJitter, func(base, longest, _ time.Duration, retry int) (from, to *big.Rat) {
+			return new(big.Rat), doubled(base, longest, retry)
+		}},
+	}
+}
+
+// FuzzBackoff: whatever the numbers, a wait is never negative and never above
+// the longest, it grows with u, and it is what the documentation says.
+func FuzzBackoff(f *testing.F) {
+	f.Add(int64(500*ms), int64(30*time.Second), 1, int64(0), uint64(0), uint64(1<<52))
+	f.Add(int64(500*ms), int64(30*time.Second), 7, int64(10*time.Second), uint64(1<<52), uint64(1<<53-1))
+	f.Add(int64(500*ms), int64(30*time.Second), 8, int64(20*time.Second), uint64(1<<52), uint64(1<<53-1))
+	f.Add(int64(time.Second), int64(time.Second), 3, int64(time.Second), uint64(1), uint64(2))
+	f.Add(int64(1), int64(1<<62), 63, int64(1<<62), uint64(1<<53-1), uint64(1<<53-1))
+	f.Add(int64(1), int64(math.MaxInt64), 63, int64(math.MaxInt64), uint64(1<<52), uint64(1<<53-1)) // 3·prev overflows
+	f.Add(int64(math.MaxInt64), int64(math.MaxInt64), 2, int64(0), uint64(1<<52), uint64(1<<53-1))
+	f.Add(int64(1), int64(math.MaxInt64>>1), math.MaxInt, int64(math.MaxInt64), uint64(1<<52), uint64(1<<53-1))
+	f.Add(int64(1<<53+1), int64(1<<60), 5, int64(1<<55+1), uint64(1<<53-1), uint64(1<<53-1))
+	ranges := curveRanges()
+	f.Fuzz(func(t *testing.T, b, l int64, retry int, p int64, u1, u2 uint64) {
+		// Bent into the domain, so that no input is wasted.
+		b, l, p = max(1, b, -b), max(1, l, -l), max(0, p, -p)
+		base, longest, retry := time.Duration(min(b, l)), time.Duration(max(b, l)), max(1, retry)
+		prev := min(time.Duration(p), longest)
+		// Parts are rounded to a nanosecond, and u·d is computed in 53 bits.
+		tolerance := new(big.Rat).SetInt64(2 + int64(longest>>51))
+		for _, r := range ranges {
+			curve := r.curve(base, longest)
+			from, to := r.of(base, longest, prev, retry)
+			var smaller time.Duration // the wait for the previous, smaller u
+			for _, k := range []uint64{0, min(u1%(1<<53), u2%(1<<53)), max(u1%(1<<53), u2%(1<<53)), 1<<53 - 1} {
+				u := new(big.Rat).SetFrac64(int64(k), 1<<53)
+				got := curve(retry, prev, float64(k)/(1<<53))
+				wait := new(big.Rat).SetInt64(int64(got))
+
+				want := new(big.Rat).Sub(to, from)
+				want.Mul(want, u).Add(want, from)
+				off := new(big.Rat).Sub(wait, want)
+				switch {
+				case got < smaller:
+					t.Errorf("less than the %d of a smaller u", smaller)
+				case got > longest:
+					t.Errorf("more than the longest")
+				case off.Abs(off).Cmp(tolerance) > 0:
+					t.Errorf("want %s", want.FloatString(1))
+				case from.Cmp(to) < 0 && to.Cmp(new(big.Rat).SetInt64(int64(longest))) < 0 && wait.Cmp(to) >= 0:
+					t.Errorf("not below %s", to.FloatString(0))
+				}
+				if t.Failed() {
+					t.Fatalf("%s(%d, %d): %d before retry %d, %d before the one before it, u = %d/2⁵³", r.name, base, longest, got, retry, prev, k)
+				}
+				smaller = got
 			}
 		}
 	})
+}
+
+// The waits before the first eight retries, from the smallest to the largest random
+// number.
+func ExampleBackoff() {
+	full := sluice.FullJitter(500*time.Millisecond, 30*time.Second)
+	for retry := 1; retry <= 8; retry++ {
+		from, to := full(retry, 0, 0), full(retry, 0, 1-1e-9)
+		fmt.Printf("%d: %v to %v\n", retry, from, to.Round(time.Millisecond))
+	}
+	// Output:
+	// 1: 0s to 500ms
+	// 2: 0s to 1s
+	// 3: 0s to 2s
+	// 4: 0s to 4s
+	// 5: 0s to 8s
+	// 6: 0s to 16s
+	// 7: 0s to 30s
+	// 8: 0s to 30s
 }

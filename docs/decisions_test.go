@@ -1,4 +1,4 @@
-package sluice_test
+package docs_test
 
 import (
 	"flag"
@@ -55,9 +55,9 @@ func fragment(title string) string {
 	return b.String()
 }
 
-// The index of docs/decisions.md has each symbol. After a change: go test -run TestDecisions_Index . -index
+// The index of docs/decisions.md has each symbol. After a change: go test -run TestDecisions_Index ./docs -index
 func TestDecisions_Index(t *testing.T) {
-	const name = "docs/decisions.md"
+	const name = "decisions.md"
 	text, err := os.ReadFile(name)
 	if err != nil {
 		t.Skip("not a checkout")
@@ -75,6 +75,6 @@ func TestDecisions_Index(t *testing.T) {
 			t.Fatal(err)
 		}
 	default:
-		t.Errorf("%s: the index is outdated; go test -run TestDecisions_Index . -index", name)
+		t.Errorf("docs/%s: the index is outdated; go test -run TestDecisions_Index ./docs -index", name)
 	}
 }

@@ -1,4 +1,4 @@
-package sluice_test
+package docs_test
 
 import (
 	"go/ast"
@@ -21,6 +21,7 @@ const modulePath = "github.com/sluice-go/sluice"
 // TestDocSymbols: a name in brackets in a comment that pkg.go.dev shows is a link there. If it is
 // misspelled, or its package is not imported, the page shows the brackets.
 func TestDocSymbols(t *testing.T) {
+	t.Chdir("..")
 	packages := documented(t, os.DirFS("."))
 	if len(packages) < 15 {
 		t.Errorf("only %d packages were found", len(packages))

@@ -1,4 +1,4 @@
-package sluice_test
+package docs_test
 
 import (
 	"fmt"
@@ -17,6 +17,7 @@ import (
 // TestDocPackages: each package says once what it is for. Twice would be
 // joined to one text, in the order of the file names.
 func TestDocPackages(t *testing.T) {
+	t.Chdir("..")
 	for name, files := range parsePackages(t, ".") {
 		if n := packageComments(files); n != 1 {
 			t.Errorf("%s has %d package comments, want 1", name, n)
@@ -27,6 +28,7 @@ func TestDocPackages(t *testing.T) {
 // TestDocExported: each exported name of a package that others can import
 // has a doc comment.
 func TestDocExported(t *testing.T) {
+	t.Chdir("..")
 	for name, files := range parsePackages(t, ".") {
 		dir := path.Dir(name)
 		if path.Base(name) == "main" || slices.Contains(strings.Split(dir, "/"), "internal") {
@@ -40,6 +42,7 @@ func TestDocExported(t *testing.T) {
 
 // TestDocLinks: each relative link of the documents leads to a file.
 func TestDocLinks(t *testing.T) {
+	t.Chdir("..")
 	here := os.DirFS(".")
 	if _, err := fs.Stat(here, "examples/go.mod"); err != nil {
 		t.Skip("not a checkout: the module alone lacks the examples that documents link to")
@@ -289,6 +292,7 @@ func TestDocExportedCanFail(t *testing.T) {
 }
 
 func TestDocLinksCanFail(t *testing.T) {
+	t.Chdir("..")
 	tree := os.DirFS(".")
 	for _, tt := range []struct{ document, text, want string }{
 		{"README.md", "[a](doc.go) [b](./semaphore) [c](semaphore/) ![d](doc.go)", ""},
@@ -311,6 +315,7 @@ func TestDocLinksCanFail(t *testing.T) {
 // TestDocFindsPackages: the walk misses neither the root nor a nested package,
 // and reads no tests, which are in other packages and need no comments.
 func TestDocFindsPackages(t *testing.T) {
+	t.Chdir("..")
 	packages := parsePackages(t, ".")
 	for _, want := range []string{"sluice", "semaphore/semaphore", "internal/queue/queue"} {
 		if len(packages[want]) == 0 {
@@ -412,6 +417,7 @@ func worldOf(name string) string {
 
 // TestCopied: such numbers are those of the results.
 func TestCopied(t *testing.T) {
+	t.Chdir("..")
 	if _, err := os.Stat("bench/go.mod"); err != nil {
 		t.Skip("not a checkout: the module alone lacks the results")
 	}

@@ -1,9 +1,10 @@
-package sluice_test
+package servers_test
 
 import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -480,4 +481,32 @@ func TestRetry_SpacedOutOnlyIfFewSucceed(t *testing.T) {
 			})
 		})
 	}
+}
+
+func TestGate_Estimate_NamesTheSpacingAndLeavesItOut(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := emptied(t, sluice.Config{Rate: tenPerSecond}, 8*time.Second)
+		for _, c := range []struct {
+			n    int64
+			want sluice.Estimate
+		}{
+			{1, sluice.Estimate{First: 100 * ms, Last: 100 * ms, LimitedBy: limits.ByRetryBudget}},
+			{3, sluice.Estimate{First: 100 * ms, Last: 300 * ms, LimitedBy: limits.ByRetryBudget}},
+			{math.MaxInt64, sluice.Estimate{First: 100 * ms, Last: limits.Never, LimitedBy: limits.ByRate}}, // no end of calls
+		} {
+			got := g.Estimate(c.n)
+			got.Total = 0
+			if got != c.want {
+				t.Errorf("Plan(%d) = %+v, want %+v", c.n, got, c.want)
+			}
+		}
+		// What is so now Stats do say.
+		if got := g.Stats(); time.Until(got.NextSlot) != 8*time.Second || got.Spacing != 8*time.Second {
+			t.Errorf("%+v", got)
+		}
+		g.PauseUntil(time.Now().Add(time.Hour), "")
+		if got := g.Estimate(3); got.First != time.Hour || got.LimitedBy != limits.ByPause {
+			t.Errorf("Plan(3) = %+v", got)
+		}
+	})
 }

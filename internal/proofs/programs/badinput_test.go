@@ -1,4 +1,4 @@
-package sluice_test
+package programs_test
 
 import (
 	"context"
@@ -24,7 +24,7 @@ import (
 // TestBadInput reads the table of bad input and tries each cell, in every way there is
 // to make that mistake with that column.
 func TestBadInput(t *testing.T) {
-	text, err := os.ReadFile("docs/bad-input.md")
+	text, err := os.ReadFile("../../../docs/bad-input.md")
 	if err != nil {
 		t.Fatal(err)
 	}

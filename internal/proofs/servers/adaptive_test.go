@@ -1,4 +1,4 @@
-package sluice_test
+package servers_test
 
 import (
 	"bytes"

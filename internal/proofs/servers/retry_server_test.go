@@ -1,4 +1,4 @@
-package sluice_test
+package servers_test
 
 import (
 	"context"
@@ -14,6 +14,7 @@ import (
 	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/internal/testkit/synclog"
 	"github.com/sluice-go/sluice/limits"
+	"github.com/sluice-go/sluice/semaphore"
 )
 
 func TestRetryAfter_HoldsAllWorkersAndReleasesAtTheRate(t *testing.T) {
@@ -620,3 +621,79 @@ func TestGate_ConfiguredRate_Windows(t *testing.T) {
 		}
 	})
 }
+
+func TestRetry_LostLeaseIsTheReason(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		lost := make(chan struct{})
+		close(lost)
+		g := mustGate(t, sluice.Config{Semaphore: shared{semaphore.NewWeighted(1), lost}})
+		err := sluice.Retry(bg, g, func(ctx context.Context) error {
+			<-ctx.Done()
+			return ctx.Err()
+		}, sluice.RetryPolicy{Attempts: 1})
+		if !errors.Is(err, limits.ErrLeaseLost) {
+			t.Error(err)
+		}
+	})
+}
+
+func TestRetry_LostLeaseEndsTheAttemptOnly(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		lease := &brittleLease{}
+		g := mustGate(t, sluice.Config{Semaphore: lease})
+		s := newServer(func(ctx context.Context) error {
+			go func() {
+				time.Sleep(time.Second)
+				close(lease.lost)
+			}()
+			<-ctx.Done()
+			if cause := context.Cause(ctx); cause != limits.ErrLeaseLost {
+				t.Errorf("the attempt ended because of %v", cause)
+			}
+			return ctx.Err()
+		}, fine)
+		if err := sluice.Retry(bg, g, s.call, each(time.Second)); err != nil {
+			t.Error(err)
+		}
+		s.want(t, 0, 2*time.Second)
+		if lease.lent != 2 || lease.back != 2 {
+			t.Errorf("%d permits lent, %d given back", lease.lent, lease.back)
+		}
+	})
+}
+
+// brittleLease lends any number of permits, one after the other.
+type brittleLease struct {
+	lent, back int
+	lost       chan struct{}
+}
+
+func (l *brittleLease) Acquire(context.Context, int64, time.Duration) (limits.Lease, error) {
+	l.lent++
+	l.lost = make(chan struct{})
+	return l, nil
+}
+
+func (l *brittleLease) Release()              { l.back++ }
+func (l *brittleLease) Lost() <-chan struct{} { return l.lost }
+
+// shared is a semaphore as if it were on another machine.
+type shared struct {
+	*semaphore.Weighted
+	lost chan struct{}
+}
+
+func (s shared) Acquire(ctx context.Context, n int64, longest time.Duration) (limits.Lease, error) {
+	if err := s.AcquireWithin(ctx, n, longest); err != nil {
+		return nil, err
+	}
+	return lease{s, n}, nil
+}
+
+type lease struct {
+	shared
+	n int64
+}
+
+func (l lease) Release()              { l.Weighted.Release(l.n) }
+func (l lease) Lost() <-chan struct{} { return l.lost }

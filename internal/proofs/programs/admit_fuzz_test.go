@@ -1,4 +1,4 @@
-package sluice_test
+package programs_test
 
 import (
 	"context"
