@@ -9,8 +9,8 @@ import (
 	"github.com/sluice-go/sluice/internal/sat"
 )
 
-// This file has the effects of answers on a gate: pauses, slow starts (see ramp.go), its estimates
-// (see learner.go), and the retry budget (see budget.go).
+// This file has the effects of answers on a gate: pauses, slow starts (see brake.go), its estimates
+// (see learner.go), and the retry budget (see retry.go).
 
 // ended applies err, which a call of Do returned, to the gate and returns it. since is
 // when the call left and p its permit, nil if it has none.

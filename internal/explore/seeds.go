@@ -63,7 +63,7 @@ var seeds = []overlay.Seed{
 	},
 	{
 		Name: "two-steps", Scene: "weigh-2", About: "room is looked for and taken in two steps",
-		File: "room.go",
+		File: "limit.go",
 		Old:  "\tif r.unit != Cost {\n",
 		New:  "\tif r.unit != Cost && sched.Seeded(\"two-steps\") {\n\t\treturn r.has(n) && r.calls.Add(flight.Most)\n\t}\n\tif r.unit != Cost {\n",
 	},
