@@ -77,9 +77,9 @@ const (
 const (
 	few      = 3           // unclear ones of the last 16 answers that may be the beginning of many
 	many     = 8           // that are no accident
-	lateMany = 14          // of the last 32, unless early or often: 8 of 16 are an accident once in 100,000 answers of which a twentieth fails
+	lateMany = 14          // of the last 32, unless early or often: 8 of 16 are an accident once in 10 million answers, if one in 20 fails
 	often    = .15         // of the answers are unclear: 8 of 16 are enough. One failure in 20 is .09 of them, as Granted may be left out
-	lately   = 256         // answers of which that is a share
+	lately   = 256         // answers that it is a share of
 	mostly   = .6          // the same: this share of all since the first, if they are as many
 	still    = 5           // the same, once calls start slowly
 	lull     = time.Second // without an unclear answer
@@ -93,8 +93,8 @@ const (
 	fewGrants   = 20               // calls at the rate at which they were accepted, but at most
 	mostTrial   = 10 * time.Second // this: then
 	provenFor   = 10 * time.Second // after the trial, if there were
-	provenCalls = 64               // answers of which only
-	rare        = .05              // are unclear, as at a pace that was found
+	provenCalls = 64               // answers; only
+	rare        = .05              // of them are unclear, as at a pace that was found
 	surely      = 3.               // standard deviations
 	stillMany   = 7                // unclear ones of the last 16 answers are too many, and twice as many of 32
 	slow        = .6               // of the best rate at which calls were accepted is slow
