@@ -203,7 +203,7 @@ func (q *Queue) enter(now time.Duration, r *Request, w, place *Waiter) {
 		q.pushBehind(now, place, w)
 	}
 	if r.Refused > 1 {
-		q.letOthersAsk(now, min(r.Refused-1, mostOthers))
+		q.letOthersAsk(now, min(2*(r.Refused-1), mostOthers))
 	}
 	if w.listed {
 		q.hurry(now, w)

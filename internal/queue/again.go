@@ -18,11 +18,13 @@ import "time"
 //
 // Five calls that are rejected again and again are all that the server sees, too, if the others came
 // later. A server that is asked by one call at a time then seems to reject everybody: a batch that
-// began with five bad addresses lost the 200 good ones. So from its second rejection on, k − 1 calls
-// that were not rejected before, up to 8, go behind the head before those that were.
+// began with five bad addresses lost the 200 good ones. So from its second rejection on, 2(k − 1) calls
+// that were not rejected before, up to 8, go behind the head before those that were. (With k − 1, five
+// bad addresses after 30 good ones held up the others for 203 s, and now 107. With 8 at once, a call at a
+// window that others use lost all its attempts.)
 //
-//	3 is back   2 1 a b                    for the second time: a has not been rejected yet
-//	            2 a 1 3 b
+//	3 is back   2 1 a b c                  for the second time: a has not been rejected yet
+//	            2 a b 1 3 c
 //
 // Those behind it wait for its slot as well, as if it had never left. That may be too long for
 // them, so it is a change of the queue.
