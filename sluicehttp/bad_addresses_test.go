@@ -16,7 +16,8 @@ import (
 
 // Five of 205 addresses of a server without a limit always answer 429 with a second to wait. Eight
 // workers get the other 200, also if the five come together, so that at first they are all that
-// the server is asked for: then all but three were lost after five minutes.
+// the server is asked for: then all but three were lost after five minutes. After thirty good ones
+// five cost up to 329 s when only one other call was let go before each that was rejected, and now 115.
 func TestTransport_BadAddresses(t *testing.T) {
 	for _, c := range []struct {
 		bad    []int64
@@ -24,6 +25,7 @@ func TestTransport_BadAddresses(t *testing.T) {
 	}{
 		{[]int64{0, 1, 2, 3, 4}, []string{"Retry-After: 1"}},
 		{[]int64{20, 21, 22, 23, 24}, []string{"Retry-After: 1"}},
+		{[]int64{30, 31, 32, 33, 34}, []string{"Retry-After: 1"}},
 		{[]int64{10, 50, 90, 130, 170}, []string{"Retry-After: 1"}},
 		{[]int64{20}, usedUp},
 		{[]int64{0, 1, 2, 3, 4}, usedUp},
@@ -56,8 +58,10 @@ func TestTransport_BadAddresses(t *testing.T) {
 					})
 				}
 				workers.Wait()
-				if last := time.Duration(last.Load()); lost.Load() > 0 || last > 2*time.Minute {
+				if last := time.Duration(last.Load()); lost.Load() > 0 || last > 150*time.Second {
 					t.Errorf("%d of 200 are lost, and the last one came after %v", lost.Load(), last)
+				} else {
+					t.Logf("the last of 200 came after %v", last)
 				}
 			})
 		})
