@@ -176,7 +176,7 @@ func exhausted(err error) Unit {
 // 503 without a time, a 403, or an error without a code. If such answers come in bursts while other
 // calls are accepted, the gate treats them like errors marked with [Throttled], otherwise as if
 // they had no mark. If their share does not fall although fewer calls are made, it treats them as
-// ordinary errors for at least five minutes.
+// ordinary errors for at least a minute.
 //
 // MaybeThrottled(Permanent(err)) is retried only if it is treated as throttled,
 // Permanent(MaybeThrottled(err)) never. An additional mark with ThrottledFor or ThrottledUntil

@@ -128,7 +128,7 @@ func TestTransport_UnclearIsPassedOn(t *testing.T) {
 		if extra := len(w.srv.Record().Requests) - 2001; good != 1200 || extra > 40 {
 			t.Errorf("%d pages, %d requests too many", good, extra)
 		}
-		if took > time.Minute { // 1.3 s are possible; then nothing is believed for five minutes
+		if took > time.Minute { // 1.3 s are possible; then nothing is believed for more than a minute
 			t.Errorf("it took %v", took)
 		}
 		_, took = w.callsOf(2000, 32, "GET")

@@ -26,8 +26,8 @@
 //	           slowing down has not helped.
 //	           Calls that are made clearly more slowly than the server has accepted calls between
 //	           two unclear answers are a test (Wald 1945): a limit grants them, and failures do not
-//	           care. If they are failures, the Judge was wrong, and is deaf for five minutes, twice
-//	           as long each time. If slow calls fail far more often than others did, neither is
+//	           care. If they are failures, the Judge was wrong, and is deaf for a minute and a quarter,
+//	           twice as long each time. If slow calls fail far more often than others did, neither is
 //	           true: there is another trial.
 //	certain    Such calls are accepted, or hardly any call was unclear since the trial. If slow calls
 //	           get unclear answers now, the limit may have become lower: there is another trial.
@@ -37,6 +37,13 @@
 // rejections, also while the Judge is deaf. Otherwise all calls of a batch would be lost within a
 // second.
 //
+// Processes of one account share a limit. Then slow calls are rejected, too, if the others have used it
+// up, which looks like failures. It comes in rows, however, and a failure says nothing about the next
+// call; so an answer that comes after an unclear one is left out of the test: of failures that takes
+// away the same share as of accepted calls. And to be deaf is costly there: two processes that were so
+// for five minutes behind limit_req of nginx lost a fifth of their calls in a quarter of an hour, and
+// with a minute and a quarter 1 in 25. An outage mostly is shorter than that.
+//
 // In both of the last states, calls that are accepted for half a minute although they are far apart
 // show that the reason has passed: the estimate is forgotten. After an hour without an unclear
 // answer so are certain findings. A server that accepts nothing any more is down, and its answers
@@ -44,7 +51,8 @@
 //
 // It does not find a limit that rejects less than a half of the calls, such as a cap on calls in
 // flight that is only a little exceeded; and one of less than a call a second, or with a long
-// window, because it looks as if it were down.
+// window, because it looks as if it were down. Where others take most of a limit and do not slow
+// down, calls fail however slowly they are made, and it finds that they do.
 //
 // Simpler rules failed. Rejections from the third of 16 on made a site slow that fails 1 call in 20,
 // and left a server that is down with one call a second for minutes. A test that took any calls for
@@ -113,7 +121,7 @@ const (
 	downSurely = time.Minute      // for one that is certain: it may be a window
 	downRow    = 6                // unclear answers in a row
 
-	deafFor  = 5 * time.Minute
+	deafFor  = 75 * time.Second
 	mostDeaf = time.Hour
 	asleep   = time.Hour // after the last unclear answer nothing is certain any more
 )
@@ -310,7 +318,7 @@ func (j *Judge) banned(now time.Duration) bool {
 
 // learn counts an answer for the test, unclear or not.
 func (j *Judge) learn(since time.Duration, unclear float64) {
-	j.test.count(since, unclear, j.state != watching)
+	j.test.count(since, unclear, j.state != watching, j.answers&2 != 0)
 	if j.state != watching && (j.test.odds() <= -certainty || j.state == believing && j.proven(since)) {
 		j.state, j.wrong = certain, 0
 		j.test.slow = sample{} // from here on it may show that this has changed
@@ -326,7 +334,7 @@ func (j *Judge) proven(since time.Duration) bool {
 // refute ends the belief.
 func (j *Judge) refute(now time.Duration) {
 	hold := mostDeaf
-	if j.wrong < 4 {
+	if j.wrong < 6 {
 		hold = min(hold, deafFor<<j.wrong)
 	}
 	*j = Judge{wrong: j.wrong + 1, deaf: now + hold, row: j.row, rowFrom: j.rowFrom, rejected: j.rejected, accepted: j.accepted}
@@ -354,8 +362,8 @@ type test struct {
 type sample struct{ all, unclear float64 }
 
 // count counts an answer to a call that left at since. While nothing is believed calls are not
-// made slowly.
-func (t *test) count(since time.Duration, unclear float64, slowly bool) {
+// made slowly. row says that the answer before was unclear.
+func (t *test) count(since time.Duration, unclear float64, slowly, row bool) {
 	span := since - t.left[t.next]
 	t.left[t.next] = since
 	t.next = (t.next + 1) % len(t.left)
@@ -375,7 +383,9 @@ func (t *test) count(since time.Duration, unclear float64, slowly bool) {
 	default:
 		t.calm++
 	}
-	of.add(unclear)
+	if !row {
+		of.add(unclear)
+	}
 	if t.all().all > memory {
 		t.slow, t.fast = t.slow.half(), t.fast.half()
 	}

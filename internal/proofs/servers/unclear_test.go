@@ -231,7 +231,7 @@ func TestMaybeThrottled_IsForgottenIfWrong(t *testing.T) {
 		if l := g.Stats().Learned; l != nil {
 			t.Errorf("it has learned %v", l)
 		}
-		if took > time.Minute { // 1.2 s are possible; then nothing is believed for five minutes
+		if took > time.Minute { // 1.2 s are possible; then nothing is believed for more than a minute
 			t.Errorf("it took %v", took)
 		}
 	})
