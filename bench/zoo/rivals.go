@@ -36,6 +36,7 @@ var clients = []client{
 	listed("aws", "the adaptive mode of aws-sdk-go-v2", client{http: awsAdaptive}),
 	listed("failsafe", "the adaptive limiter of failsafe-go, with its retry policy: 4 retries", client{http: failsafeAdaptive}),
 
+	named("backoff", "cenkalti/backoff that respects Retry-After, and nothing else", client{http: backoffHTTP}),
 	named("off", "told, with Adaptive.Off", ofSluice(func(s *server) sluice.Config {
 		cfg := told(s)
 		cfg.Adaptive.Disabled = true
@@ -89,6 +90,13 @@ func noRemaining(_ *http.Response, _ func() []byte, said *ratelimit.Info) {
 // this server means by no, but not a request that must not be sent twice.
 func xtimeHTTP(t *target) (caller, func() string) {
 	return xtime(t, t.get(&http.Client{Transport: t.tap})), silent
+}
+
+// backoffHTTP is xtimeHTTP for somebody who knows no limit.
+func backoffHTTP(t *target) (caller, func() string) {
+	unknown, s := *t, *t.server
+	s.limit.kind, unknown.server = open, &s
+	return xtime(&unknown, t.get(&http.Client{Transport: t.tap})), silent
 }
 
 func xtimeGRPC(t *target) (caller, func() string) { return xtime(t, t.invoke(nil)), silent }
