@@ -42,18 +42,6 @@ type Request struct {
 	stop      context.CancelFunc // of asking
 }
 
-// A Grant is how a wait ended well.
-type Grant struct {
-	At      time.Duration // when the caller was admitted, not set for an untimed admitter
-	Receipt Receipt
-}
-
-// A Receipt is the note of the admitters that have admitted a caller hand to it. 0 is none.
-type Receipt struct {
-	Own uint32   // of the admitter of the queue, see HasReceipt
-	Up  []uint32 // of others, for a caller that asks; nil if there are none
-}
-
 // receipt returns the receipt of the caller that Admit has just let through.
 func (q *Queue) receipt() uint32 {
 	if !q.hands {

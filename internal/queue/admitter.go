@@ -2,6 +2,7 @@ package queue
 
 import (
 	"context"
+	"sync/atomic"
 	"time"
 
 	"github.com/sluice-go/sluice/internal/sat"
@@ -117,4 +118,126 @@ type Config struct {
 	// the Forecast need consists of or, if need is 0, the one that delays the head.
 	// If the queue is empty, the head would be that entry. The End need not be set.
 	Blame func(now, need time.Duration, n int64) sentence.Wait
+}
+
+// An AskFunc decides in place of Admitter.Admit for a caller whose limits must block
+// to answer, because one of them lives elsewhere. It is called only while the
+// caller is at the head of the queue, in the caller's goroutine and with the
+// queue unlocked. It returns like Admit; an error is the caller's answer and
+// ends its wait. ctx ends with the caller's wait, whatever ends that; only then
+// may the next caller ask before the call has returned.
+type AskFunc func(ctx context.Context, t Turn) (Wait, error)
+
+// A Wait is the time for which the caller at the head of a queue has to wait. The zero Wait
+// is none.
+type Wait struct {
+	// For is the time to wait before it is worth asking again: Forever when only
+	// a change can help.
+	For time.Duration
+
+	// Sure is the least that it will be, whatever others do. Only a
+	// wait that is sure to be too long is rejected before it begins; one that
+	// only a change can end never is.
+	Sure time.Duration
+
+	// Paced reports that it is for the rate of the queue's own admitter, which catches up on
+	// lateness. Fine and Hold of the queue's Config then say how exactly it is to end.
+	Paced bool
+
+	// Receipt is handed to the caller if it need not wait.
+	Receipt Receipt
+
+	// By, if set, calls back when it is worth asking again earlier. The caller is
+	// registered there, and then asks once more: something may have come back before.
+	By *Bell
+}
+
+// sureAt returns until when w lasts for sure, if it began now.
+func (w Wait) sureAt(now time.Duration) time.Duration {
+	if w.For == Forever { // which a change may end at any time
+		return 0
+	}
+	return sat.Add(now, w.Sure)
+}
+
+// A Bell registers f at a limit outside the queue. The limit calls f whenever it may
+// admit a caller earlier than it said, until stop is called. f does not block.
+type Bell func(f func()) (stop func())
+
+// Surely is a wait that nothing will make shorter.
+func Surely(d time.Duration) Wait { return Wait{For: d, Sure: d} }
+
+// A Turn describes the caller for which an AskFunc is called.
+type Turn struct {
+	N    int64
+	Due  time.Duration // ≤ now, since when it could have asked: the rest is our lateness
+	Left time.Duration // how long the caller will still wait, Forever for no bound
+
+	Patience time.Duration // of the request
+
+	Refused int // of the request
+	First   time.Time
+}
+
+// A Grant is how a wait ended well.
+type Grant struct {
+	At      time.Duration // when the caller was admitted, not set for an untimed admitter
+	Receipt Receipt
+}
+
+// A Receipt is the note of the admitters that have admitted a caller hand to it. 0 is none.
+type Receipt struct {
+	Own uint32   // of the admitter of the queue, see HasReceipt
+	Up  []uint32 // of others, for a caller that asks; nil if there are none
+}
+
+// A Flow is the share of a queue in the one above it. At most one of its callers waits there, its head.
+type Flow struct {
+	Below  *Queue
+	Weight int64 // its share, in proportion to those of others; 0 is 1
+
+	// Guarded by the lock of the queue above.
+	tag    float64 // of the head that waits there
+	finish float64 // of the last call
+	kept   bool    // the next head has that tag, too
+}
+
+// A Behind is the part of a queue by which callers behind a head that asks share the knowledge of
+// the head.
+type Behind struct {
+	// Above is the queue in which the callers of this one ask, with Request.Flow, or nil. It is
+	// fixed, has a Behind, and there is no circle.
+	Above *Queue
+
+	// Count, if set, returns the amount that a call of n takes of the share of its flow; it is n
+	// otherwise. It is fixed.
+	Count func(n int64) int64
+
+	// sure is the instant before which no caller starts for sure; 0 if that is not known.
+	sure atomic.Int64
+
+	// These are guarded by the lock of the queue, see fair.go: the virtual time, and how many entries have a
+	// flow.
+	virtual float64
+	flows   int32
+
+	// soonestBelow: no bound in a queue below, whose head waits here, is earlier; those of entries
+	// that have left may be. In instants of this queue. 0: no head of another has waited here.
+	soonestBelow atomic.Int64
+}
+
+// set writes only changes: callers of other queues read it.
+func (b *Behind) set(sure time.Duration) {
+	if b.sure.Load() != int64(sure) {
+		b.sure.Store(int64(sure))
+	}
+}
+
+func (b *Behind) noteBelow(bound time.Duration) {
+	for {
+		soonest := b.soonestBelow.Load()
+		if soonest != 0 && soonest <= int64(bound) || b.soonestBelow.CompareAndSwap(soonest, int64(bound)) {
+			return
+		}
+	}
 }

@@ -183,6 +183,25 @@ func (q *Queue) hopeless(now time.Duration, w *Waiter, ahead int64) error {
 	return q.blame(now, need, w, q.tooLong(w, now, need))
 }
 
+// tooLong returns an error if w cannot wait for need from now on. Leaving
+// exactly when the longest allowed wait ends is in time; leaving exactly at
+// the deadline of a context is not, for then it is done.
+func (q *Queue) tooLong(w *Waiter, now, need time.Duration) error {
+	if need == 0 || w.rare == nil {
+		return nil
+	}
+	at := sat.Add(now, need)
+	maxAt, ctxAt := w.rare.maxAt, w.rare.ctxAt
+	if maxAt != Forever && at > maxAt || ctxAt != Forever && at >= ctxAt {
+		err := &limits.WaitError{Need: need, Have: max(0, min(maxAt, ctxAt)-now)}
+		if at != Forever {
+			err.Until = q.Time(at)
+		}
+		return err
+	}
+	return nil
+}
+
 // blame returns err, with which the wait of w ends, with the limit that is to blame. A
 // nil err stays nil.
 func (q *Queue) blame(now, need time.Duration, w *Waiter, err error) error {

@@ -1,74 +1,13 @@
 package queue
 
 import (
-	"context"
 	"math"
 	"slices"
-	"sync/atomic"
 	"time"
 
 	"github.com/sluice-go/sluice/internal/sat"
 	"github.com/sluice-go/sluice/limits"
 )
-
-// An AskFunc decides in place of Admitter.Admit for a caller whose limits must block
-// to answer, because one of them lives elsewhere. It is called only while the
-// caller is at the head of the queue, in the caller's goroutine and with the
-// queue unlocked. It returns like Admit; an error is the caller's answer and
-// ends its wait. ctx ends with the caller's wait, whatever ends that; only then
-// may the next caller ask before the call has returned.
-type AskFunc func(ctx context.Context, t Turn) (Wait, error)
-
-// A Wait is the time for which the caller at the head of a queue has to wait. The zero Wait
-// is none.
-type Wait struct {
-	// For is the time to wait before it is worth asking again: Forever when only
-	// a change can help.
-	For time.Duration
-
-	// Sure is the least that it will be, whatever others do. Only a
-	// wait that is sure to be too long is rejected before it begins; one that
-	// only a change can end never is.
-	Sure time.Duration
-
-	// Paced reports that it is for the rate of the queue's own admitter, which catches up on
-	// lateness. Fine and Hold of the queue's Config then say how exactly it is to end.
-	Paced bool
-
-	// Receipt is handed to the caller if it need not wait.
-	Receipt Receipt
-
-	// By, if set, calls back when it is worth asking again earlier. The caller is
-	// registered there, and then asks once more: something may have come back before.
-	By *Bell
-}
-
-// sureAt returns until when w lasts for sure, if it began now.
-func (w Wait) sureAt(now time.Duration) time.Duration {
-	if w.For == Forever { // which a change may end at any time
-		return 0
-	}
-	return sat.Add(now, w.Sure)
-}
-
-// A Bell registers f at a limit outside the queue. The limit calls f whenever it may
-// admit a caller earlier than it said, until stop is called. f does not block.
-type Bell func(f func()) (stop func())
-
-// Surely is a wait that nothing will make shorter.
-func Surely(d time.Duration) Wait { return Wait{For: d, Sure: d} }
-
-// A Turn describes the caller for which an AskFunc is called.
-type Turn struct {
-	N    int64
-	Due  time.Duration // ≤ now, since when it could have asked: the rest is our lateness
-	Left time.Duration // how long the caller will still wait, Forever for no bound
-
-	Patience time.Duration // of the request
-
-	Refused int // of the request
-	First   time.Time
-}
 
 // A step is the next action after a caller has asked.
 type step int
@@ -233,30 +172,6 @@ func (q *Queue) ask(w *Waiter) (wait Wait, err error) {
 // them only if one of their bounds, soonestBelow, is before that instant. Locks are taken from the
 // root down.
 
-// A Behind is the part of a queue by which callers behind a head that asks share the knowledge of
-// the head.
-type Behind struct {
-	// Above is the queue in which the callers of this one ask, with Request.Flow, or nil. It is
-	// fixed, has a Behind, and there is no circle.
-	Above *Queue
-
-	// Count, if set, returns the amount that a call of n takes of the share of its flow; it is n
-	// otherwise. It is fixed.
-	Count func(n int64) int64
-
-	// sure is the instant before which no caller starts for sure; 0 if that is not known.
-	sure atomic.Int64
-
-	// These are guarded by the lock of the queue, see fair.go: the virtual time, and how many entries have a
-	// flow.
-	virtual float64
-	flows   int32
-
-	// soonestBelow: no bound in a queue below, whose head waits here, is earlier; those of entries
-	// that have left may be. In instants of this queue. 0: no head of another has waited here.
-	soonestBelow atomic.Int64
-}
-
 // worthTelling is the length of a wait from which on those in the queues below are told of. Each call
 // that leaves a parent makes the next wait for its slot, and to look at the queues of 10,000
 // children takes half a millisecond.
@@ -306,13 +221,6 @@ func (q *Queue) found() time.Duration {
 		return 0
 	}
 	return time.Duration(q.cfg.Behind.sure.Load())
-}
-
-// set writes only changes: callers of other queues read it.
-func (b *Behind) set(sure time.Duration) {
-	if b.sure.Load() != int64(sure) {
-		b.sure.Store(int64(sure))
-	}
 }
 
 // failBehind ends the waits behind the head, here and below, that have become hopeless because of
@@ -378,13 +286,4 @@ func (q *Queue) noteAbove(w *Waiter) bool {
 		up.cfg.Behind.noteBelow(sat.Add(bound, q.epoch.Sub(up.epoch)))
 	}
 	return true
-}
-
-func (b *Behind) noteBelow(bound time.Duration) {
-	for {
-		soonest := b.soonestBelow.Load()
-		if soonest != 0 && soonest <= int64(bound) || b.soonestBelow.CompareAndSwap(soonest, int64(bound)) {
-			return
-		}
-	}
 }

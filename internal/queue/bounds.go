@@ -15,25 +15,6 @@ type bounds struct {
 // indexFrom is the length from which on a queue is worth an index: a shorter one is walked through.
 const indexFrom = fan
 
-// bound returns the last instant at which w may start in time.
-func (w *Waiter) bound() time.Duration {
-	switch {
-	case w.rare == nil:
-		return Forever
-	case w.rare.ctxAt == Forever:
-		return w.rare.maxAt
-	}
-	return min(w.rare.maxAt, w.rare.ctxAt-1)
-}
-
-// patience returns the patience of w, or Forever if it has none.
-func (w *Waiter) patience() time.Duration {
-	if w.rare == nil || w.rare.patience == 0 {
-		return Forever
-	}
-	return w.rare.patience
-}
-
 // noteBound lists w, which has just joined the queue, if its wait is bounded or may be. The weight
 // of the queue is the weight of the entries ahead of w.
 func (q *Queue) noteBound(w *Waiter) {
@@ -60,11 +41,6 @@ func (q *Queue) noteBound(w *Waiter) {
 			ahead.add(q.cfg.Weigh(w.n))
 		}
 	}
-}
-
-// bounded reports whether the wait of w is bounded, or may be.
-func (w *Waiter) bounded() bool {
-	return w.wake == nil || w.bound() != Forever || w.patience() != Forever
 }
 
 // list lists w.

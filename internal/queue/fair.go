@@ -33,17 +33,6 @@ package queue
 //	            ▲ asks                 that b had here (Keep)
 //	batch      b ◁─ a ◁─ …
 
-// A Flow is the share of a queue in the one above it. At most one of its callers waits there, its head.
-type Flow struct {
-	Below  *Queue
-	Weight int64 // its share, in proportion to those of others; 0 is 1
-
-	// Guarded by the lock of the queue above.
-	tag    float64 // of the head that waits there
-	finish float64 // of the last call
-	kept   bool    // the next head has that tag, too
-}
-
 // mostPassed is the number of entries at each end of the queue that one looks at for its place. With
 // more flows than that a light one may come later than by its tag.
 const mostPassed = 1000
@@ -87,9 +76,6 @@ func (q *Queue) Correct(f *Flow, delta int64) {
 	f.finish += q.cost(f, delta)
 	q.Unlock()
 }
-
-// hasFlow reports whether w is the head of another queue.
-func (w *Waiter) hasFlow() bool { return w != nil && w.rare != nil && w.rare.flow != nil }
 
 // yieldsTo reports whether one with that tag goes before w.
 func (w *Waiter) yieldsTo(tag float64) bool {
@@ -164,11 +150,4 @@ func (q *Queue) Passed() bool {
 	q.Lock()
 	defer q.Unlock()
 	return q.passed(q.front)
-}
-
-// countFlow counts w, which enters or leaves, if it has a flow.
-func (q *Queue) countFlow(w *Waiter, by int32) {
-	if w.hasFlow() {
-		q.cfg.Behind.flows += by
-	}
 }

@@ -194,6 +194,21 @@ func (x *index) remove(w *Waiter, cost int64) {
 	}
 }
 
+// insert is called for w, of that cost, which has come between others and has no slot.
+func (x *index) insert(w *Waiter, cost int64) {
+	number := x.behind(w)
+	if number == x.next {
+		return // it will be in the gap of the next slot
+	}
+	x.slot(number).gap.add(cost)
+	for level := range x.nodes {
+		n := x.node(level, number)
+		n.sum.add(cost)
+		n.start = latestStart(n.start, total{lo: uint64(cost)}, n.unitTime)
+	}
+	x.sum.add(cost)
+}
+
 func (s *slot) clear() { s.w, s.bound = nil, Forever }
 
 // trim drops the chunks ahead of front, the first entry of the queue.

@@ -35,9 +35,10 @@
 //
 // # Where is what?
 //
-//	queue.go     the queue, its lock, its clock, and its list of entries
+//	queue.go     the queue, its lock and its clock, and the reuse of entries
+//	list.go      the list of entries
 //	admitter.go  what a user of the package provides
-//	waiter.go    an entry, and its reuse
+//	waiter.go    an entry, and the messages to its goroutine
 //	acquire.go   how callers come in
 //	reserve.go   entries without a goroutine
 //	again.go     callers that the server has refused
@@ -52,8 +53,6 @@
 package queue
 
 import (
-	"math"
-	"math/bits"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -195,128 +194,50 @@ func (q *Queue) tick() time.Duration {
 	return q.Now()
 }
 
-func (q *Queue) push(w *Waiter) {
-	w.prev = q.back
-	if w.n > q.heaviest {
-		q.heaviest = w.n
-	}
-	if q.back == nil {
-		q.front = w
-		q.busy.Store(true)
-	} else {
-		q.back.next = w
-	}
-	q.back = w
-	q.length++
-	if q.cfg.Untimed { // then these are not needed
-		return
-	}
-	q.countFlow(w, 1)
-	q.seq++
-	w.seq = q.seq
-	if q.bounds != nil || w.rare != nil || w.wake == nil {
-		q.noteBound(w)
-	}
-	q.weight.add(q.cfg.Weigh(w.n))
-	if q.driver == nil && w.wake != nil {
-		q.driver = w
-	}
-}
+// maxSpare limits the number of waiters that are kept for later.
+const maxSpare = 256
 
-func (q *Queue) remove(w *Waiter) {
-	q.length--
+// attended returns an entry for n with a goroutine, whose context has the
+// channel done. The entry and its channel were used before if possible; in a
+// testing/synctest bubble, to which channels belong, they never are.
+func (q *Queue) attended(now time.Duration, n int64, done <-chan struct{}) *Waiter {
 	if !q.cfg.Untimed {
-		q.countFlow(w, -1)
-		q.weight.sub(q.cfg.Weigh(w.n))
-		if q.bounds != nil {
-			q.forgetBound(w)
-		}
-		if w == q.driver {
-			q.driver = w.next
-			for q.driver != nil && q.driver.wake == nil {
-				q.driver = q.driver.next
-			}
-			if d := q.driver; d != nil && d.until != awake {
-				d.until = Forever // if it drove before, the clock rang for the one that leaves
-			}
-		}
+		q.outside = q.fine && now >= 0 // before the queue was made: in a bubble it is the year 2000
+	} else if q.front == nil {
+		// To read the clock for each would be a tenth of the cost of a wait.
+		// A bubble and a caller outside of it do not wait for one another.
+		q.outside = q.fine && q.Now() >= 0
 	}
-	if w.prev == nil {
-		if b := q.cfg.Behind; b != nil {
-			b.set(0) // the answer to the head
-		}
-		if q.front = w.next; q.front == nil && q.closed == nil {
-			q.busy.Store(false)
-		}
+	w := q.spares.front
+	if w != nil && q.outside && len(w.wake) == 0 {
+		q.spares.front, w.next = w.next, nil
+		q.idle--
 	} else {
-		w.prev.next = w.next
+		w = &Waiter{shared: q.fine && q.Now() >= 0}
 	}
-	if w.next == nil {
-		q.back = w.prev
-	} else {
-		w.next.prev = w.prev
+	w.attend(done)
+	w.n, w.came = n, now
+	return w
+}
+
+// recycle takes back w, which was admitted or was never in the queue. Its goroutine
+// may not have got the message yet: w can be used again when that is out of the
+// channel. Those that failed are few, and left to the collector.
+func (q *Queue) recycle(w *Waiter) {
+	if w.shared && q.idle < maxSpare {
+		w.done, w.rare, w.state = nil, nil, waiting
+		if q.spares.front == nil {
+			q.spares.front = w
+		} else {
+			q.spares.back.next = w
+		}
+		q.spares.back = w
+		q.idle++
 	}
-	w.prev, w.next = nil, nil
 }
 
-// Each calls f with the costs of the entries in order until it returns
-// false, with that of a crowd once. The queue must be locked.
-func (q *Queue) Each(f func(n int64) bool) {
-	for w := q.front; w != nil && f(w.n); w = w.next {
-	}
-}
-
-// AheadOfLast returns the cost of all entries but the last. The queue must be locked, and timed.
-func (q *Queue) AheadOfLast() int64 {
-	if q.back == nil {
-		return 0
-	}
-	ahead := q.weight
-	ahead.sub(q.cfg.Weigh(q.back.n))
-	return ahead.value()
-}
-
-// total is a sum of costs. 128 bits hold any number of int64s, so that taking out a value that was
-// put in is exact however large the sum was in between.
-type total struct{ hi, lo uint64 }
-
-func (t *total) add(n int64) {
-	var carry uint64
-	t.lo, carry = bits.Add64(t.lo, uint64(n), 0)
-	t.hi += carry
-}
-
-func (t *total) sub(n int64) {
-	var borrow uint64
-	t.lo, borrow = bits.Sub64(t.lo, uint64(n), 0)
-	t.hi -= borrow
-}
-
-func (t *total) plus(o total) {
-	var carry uint64
-	t.lo, carry = bits.Add64(t.lo, o.lo, 0)
-	t.hi += o.hi + carry
-}
-
-func (t *total) minus(o total) {
-	var borrow uint64
-	t.lo, borrow = bits.Sub64(t.lo, o.lo, 0)
-	t.hi -= o.hi + borrow
-}
-
-// beyond returns by how much t is more than o, saturated; 0 if it is not.
-func (t total) beyond(o total) int64 {
-	if t.hi < o.hi || t.hi == o.hi && t.lo < o.lo {
-		return 0
-	}
-	t.minus(o)
-	return t.value()
-}
-
-// value returns the sum, saturated.
-func (t total) value() int64 {
-	if t.hi != 0 || t.lo > math.MaxInt64 {
-		return math.MaxInt64
-	}
-	return int64(t.lo)
+// putBack is recycle for an entry whose own goroutine calls it.
+func (q *Queue) putBack(w *Waiter) {
+	heard(w.wake) // it may have been nudged
+	q.recycle(w)
 }

@@ -2,7 +2,6 @@ package queue
 
 import (
 	"context"
-	"math"
 	"time"
 
 	"github.com/sluice-go/sluice/internal/alarm"
@@ -17,56 +16,6 @@ const near = 100 * time.Millisecond
 
 // sleep is alarm.Sleep but in tests.
 var sleep = alarm.Sleep
-
-// A Message to the goroutine of a waiter says that it was admitted, at which instant and with
-// which receipt, or is one of these. It has two words and no pointer: so a channel for it takes
-// as much memory as for one word.
-type Message struct {
-	at      time.Duration
-	receipt uint32
-}
-
-var (
-	Look  = Message{at: math.MinInt64}     // at the entry, under the lock
-	sorry = Message{at: math.MinInt64 + 1} // it has failed
-)
-
-// Granted reports whether the wait ended well.
-func (m Message) Granted() bool { return m.at > math.MinInt64+1 }
-
-// grant is the meaning of such a message.
-func (m Message) grant() Grant { return Grant{At: m.at, Receipt: Receipt{Own: m.receipt}} }
-
-// nudge makes the goroutine of w look. If it has a message that it has not seen yet,
-// one is enough.
-func (w *Waiter) nudge() {
-	select {
-	case w.wake <- Look:
-	default: // also if there is no goroutine
-	}
-}
-
-// send sends to the goroutine of w, if there is one, how its wait ended.
-func (w *Waiter) send(m Message) {
-	if w.wake == nil {
-		return
-	}
-	if len(w.wake) > 0 { // it was nudged, and may not have looked yet
-		heard(w.wake)
-	}
-	w.wake <- m // under the lock, so nothing else has filled it
-}
-
-// heard returns the message that waits in wake, or Look. Unless that is the end of the
-// wait, the entry is still the goroutine's own for as long as the queue stays locked.
-func heard(wake <-chan Message) Message {
-	select {
-	case m := <-wake:
-		return m
-	default:
-		return Look
-	}
-}
 
 // wait blocks until w, which has heard m, is settled, and returns its grant. The
 // queue is locked before and unlocked after. It is the one loop in which all callers wait:

@@ -6,8 +6,6 @@ import (
 	"time"
 
 	"github.com/sluice-go/sluice/internal/errs"
-	"github.com/sluice-go/sluice/internal/sat"
-	"github.com/sluice-go/sluice/limits"
 )
 
 // A Waiter is one entry of a queue. Its fields are guarded by the queue's lock.
@@ -107,12 +105,39 @@ func (w *Waiter) more() *rare {
 
 func (w *Waiter) asks() bool { return w.rare != nil && w.rare.ask != nil }
 
+// hasFlow reports whether w is the head of another queue.
+func (w *Waiter) hasFlow() bool { return w != nil && w.rare != nil && w.rare.flow != nil }
+
 // maxAt returns when the longest wait the caller allows has ended, or Forever.
 func (w *Waiter) maxAt() time.Duration {
 	if w.rare == nil {
 		return Forever
 	}
 	return w.rare.maxAt
+}
+
+// bound returns the last instant at which w may start in time.
+func (w *Waiter) bound() time.Duration {
+	switch {
+	case w.rare == nil:
+		return Forever
+	case w.rare.ctxAt == Forever:
+		return w.rare.maxAt
+	}
+	return min(w.rare.maxAt, w.rare.ctxAt-1)
+}
+
+// patience returns the patience of w, or Forever if it has none.
+func (w *Waiter) patience() time.Duration {
+	if w.rare == nil || w.rare.patience == 0 {
+		return Forever
+	}
+	return w.rare.patience
+}
+
+// bounded reports whether the wait of w is bounded, or may be.
+func (w *Waiter) bounded() bool {
+	return w.wake == nil || w.bound() != Forever || w.patience() != Forever
 }
 
 // fail ends the wait of w, which has left the list.
@@ -152,76 +177,59 @@ func (w *Waiter) result(ctx context.Context) error {
 	return w.rare.err
 }
 
-// tooLong returns an error if w cannot wait for need from now on. Leaving
-// exactly when the longest allowed wait ends is in time; leaving exactly at
-// the deadline of a context is not, for then it is done.
-func (q *Queue) tooLong(w *Waiter, now, need time.Duration) error {
-	if need == 0 || w.rare == nil {
-		return nil
-	}
-	at := sat.Add(now, need)
-	maxAt, ctxAt := w.rare.maxAt, w.rare.ctxAt
-	if maxAt != Forever && at > maxAt || ctxAt != Forever && at >= ctxAt {
-		err := &limits.WaitError{Need: need, Have: max(0, min(maxAt, ctxAt)-now)}
-		if at != Forever {
-			err.Until = q.Time(at)
-		}
-		return err
-	}
-	return nil
-}
-
-// maxSpare limits the number of waiters that are kept for later.
-const maxSpare = 256
-
-// attended returns an entry for n with a goroutine, whose context has the
-// channel done. The entry and its channel were used before if possible; in a
-// testing/synctest bubble, to which channels belong, they never are.
-func (q *Queue) attended(now time.Duration, n int64, done <-chan struct{}) *Waiter {
-	if !q.cfg.Untimed {
-		q.outside = q.fine && now >= 0 // before the queue was made: in a bubble it is the year 2000
-	} else if q.front == nil {
-		// To read the clock for each would be a tenth of the cost of a wait.
-		// A bubble and a caller outside of it do not wait for one another.
-		q.outside = q.fine && q.Now() >= 0
-	}
-	w := q.spares.front
-	if w != nil && q.outside && len(w.wake) == 0 {
-		q.spares.front, w.next = w.next, nil
-		q.idle--
-	} else {
-		w = &Waiter{shared: q.fine && q.Now() >= 0}
-	}
-	w.attend(done)
-	w.n, w.came = n, now
-	return w
-}
-
-// recycle takes back w, which was admitted or was never in the queue. Its goroutine
-// may not have got the message yet: w can be used again when that is out of the
-// channel. Those that failed are few, and left to the collector.
-func (q *Queue) recycle(w *Waiter) {
-	if w.shared && q.idle < maxSpare {
-		w.done, w.rare, w.state = nil, nil, waiting
-		if q.spares.front == nil {
-			q.spares.front = w
-		} else {
-			q.spares.back.next = w
-		}
-		q.spares.back = w
-		q.idle++
-	}
-}
-
-// putBack is recycle for an entry whose own goroutine calls it.
-func (q *Queue) putBack(w *Waiter) {
-	heard(w.wake) // it may have been nudged
-	q.recycle(w)
-}
-
 // spares are entries to be used again. The first that was added is the first to
 // be used: it is the likeliest to have its message out.
 type spares struct{ front, back *Waiter }
+
+// A Message to the goroutine of a waiter says that it was admitted, at which instant and with
+// which receipt, or is one of these. It has two words and no pointer: so a channel for it takes
+// as much memory as for one word.
+type Message struct {
+	at      time.Duration
+	receipt uint32
+}
+
+var (
+	Look  = Message{at: math.MinInt64}     // at the entry, under the lock
+	sorry = Message{at: math.MinInt64 + 1} // it has failed
+)
+
+// Granted reports whether the wait ended well.
+func (m Message) Granted() bool { return m.at > math.MinInt64+1 }
+
+// grant is the meaning of such a message.
+func (m Message) grant() Grant { return Grant{At: m.at, Receipt: Receipt{Own: m.receipt}} }
+
+// nudge makes the goroutine of w look. If it has a message that it has not seen yet,
+// one is enough.
+func (w *Waiter) nudge() {
+	select {
+	case w.wake <- Look:
+	default: // also if there is no goroutine
+	}
+}
+
+// send sends to the goroutine of w, if there is one, how its wait ended.
+func (w *Waiter) send(m Message) {
+	if w.wake == nil {
+		return
+	}
+	if len(w.wake) > 0 { // it was nudged, and may not have looked yet
+		heard(w.wake)
+	}
+	w.wake <- m // under the lock, so nothing else has filled it
+}
+
+// heard returns the message that waits in wake, or Look. Unless that is the end of the
+// wait, the entry is still the goroutine's own for as long as the queue stays locked.
+func heard(wake <-chan Message) Message {
+	select {
+	case m := <-wake:
+		return m
+	default:
+		return Look
+	}
+}
 
 // bubbled reports whether this is a testing/synctest bubble: times have no
 // monotonic reading there.

@@ -183,12 +183,15 @@ func (s *Schedule) Paused() time.Duration { return s.pause }
 
 // Slot returns the earliest time for the next call. It may lie in the past;
 // sat.Max is never.
-func (s *Schedule) Slot() time.Duration {
+func (s *Schedule) Slot() time.Duration { return s.slot(s.repaid()) }
+
+// slot is Slot for what repaid returns.
+func (s *Schedule) slot(repaid time.Duration) time.Duration {
 	tat, _ := s.lifted()
 	if tat == sat.Max {
 		return sat.Max
 	}
-	return max(tat-s.tau, s.repaid())
+	return max(tat-s.tau, repaid)
 }
 
 // Wait returns the time from now that a call would wait that has ahead others
@@ -290,11 +293,11 @@ func (s *Schedule) Admit(now, due time.Duration, n int64) time.Duration {
 			return max(0, next-now)
 		}
 	}
-	slot := s.Slot()
+	repaid := s.repaid()
+	slot := s.slot(repaid)
 	if slot > now {
 		return until(now, slot)
 	}
-	repaid := s.repaid()
 	if late {
 		s.credit = min(s.catchUp, now-s.ideal(due, slot))
 	}
