@@ -172,17 +172,6 @@ func bodiless(resp *http.Response, method string) bool {
 // readable until that leaves, because a RoundTripper that has a response returns no error. So
 // its first 64 KiB are read into memory, usually all of it, and the rest is dropped.
 
-const patience = time.Second // the longest wait for them
-
-// patience returns how long to wait for a body that is not for the caller: at most as long
-// as for the header.
-func (c *call) patience() time.Duration {
-	if limit := c.attemptTimeout(); limit > 0 {
-		return min(limit, patience)
-	}
-	return patience
-}
-
 // mostAside is how much of a response is kept while the call is tried again.
 const mostAside = 64 << 10
 

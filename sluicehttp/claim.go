@@ -9,6 +9,68 @@ import (
 	"github.com/sluice-go/sluice/sluicehttp/ratelimit"
 )
 
+// A reply is a response, as claims see it.
+type reply struct {
+	now    time.Time // when it arrived
+	call   uint16    // the number of the call, 0 if it was not counted
+	sent   time.Time // when it was sent; now if it was not counted
+	began  time.Time // when the gate admitted it, counted or not
+	flying int64     // calls in flight
+	later  float64   // calls that were sent after it
+	total  uint32    // calls that were sent at all
+
+	others bool // further calls are in flight, or wait for the gate
+	rate   sluice.Rate
+	gate   *sluice.Gate // through which the call left
+
+	granted   bool // not throttled, and no error either, which may hide a throttling response
+	refused   bool
+	cached    bool      // it says that the caller's copy is still good, which many limits do not count
+	usedUp    bool      // a window is used up, which may explain why it was throttled
+	explained bool      // it does, see excuse
+	retryAt   time.Time // when the server says to retry, and in which field
+	source    string
+}
+
+// since returns how many calls were sent after the one with that number, up to that of r.
+func (r *reply) since(call uint16) float64 { return float64(r.call - call) }
+
+// A finding is the believed part of a response about one limit.
+type finding struct {
+	known  bool      // otherwise as the response says
+	ignore bool      // it stops no calls
+	bucket bool      // it refills
+	until  time.Time // when its window ends
+
+	// Of a limit of which nothing remains, otherwise zero.
+	next time.Time // when a bucket has one more
+	ask  time.Time // when one call may ask whether until has come
+
+	// Until the calls that were sent later are answered, if they may use up what remains;
+	// otherwise zero.
+	pending time.Time
+
+	rate      sluice.Rate // of a limit with short windows, or zero
+	rateEnded bool        // it had one until now
+}
+
+// findings are those of a response, in the order of its limits.
+type findings [mostClaims]finding
+
+const (
+	mostClaims = 8  // of a key: bounds the memory for a server that invents names
+	staleClaim = 32 // responses with limits after which one that none was about does not exist any more
+)
+
+// least returns how much must be left. One call more would do, but a slow start may send two after a
+// response; after a pause it sends one.
+func (r *reply) least() float64 {
+	if r.others {
+		return 1
+	}
+	return 0
+}
+
 // A claim is the statements of responses about one limit. It is guarded by state.mu.
 type claim struct {
 	name, partition, bucket string
@@ -89,15 +151,6 @@ func (c *claim) pending(r *reply) time.Time {
 		return time.Time{}
 	}
 	return r.now.Add(2 * took)
-}
-
-// least returns how much must be left. One call more would do, but a slow start may send two after a
-// response; after a pause it sends one.
-func (r *reply) least() float64 {
-	if r.others {
-		return 1
-	}
-	return 0
 }
 
 // Of what is left of a window.

@@ -5,7 +5,6 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/sluicehttp/ratelimit"
 )
 
@@ -50,59 +49,6 @@ import (
 // Is it about all calls? A limit that has two maxima, or two buckets, under one name is several
 // limits, each of some of the calls. It is not known here which, so none of them stops calls. Neither
 // does one that has granted more than it can, see tally.go.
-
-// A reply is a response, as claims see it.
-type reply struct {
-	now    time.Time // when it arrived
-	call   uint16    // the number of the call, 0 if it was not counted
-	sent   time.Time // when it was sent; now if it was not counted
-	began  time.Time // when the gate admitted it, counted or not
-	flying int64     // calls in flight
-	later  float64   // calls that were sent after it
-	total  uint32    // calls that were sent at all
-
-	others bool // further calls are in flight, or wait for the gate
-	rate   sluice.Rate
-	gate   *sluice.Gate // through which the call left
-
-	granted   bool // not throttled, and no error either, which may hide a throttling response
-	refused   bool
-	cached    bool      // it says that the caller's copy is still good, which many limits do not count
-	usedUp    bool      // a window is used up, which may explain why it was throttled
-	explained bool      // it does, see excuse
-	retryAt   time.Time // when the server says to retry, and in which field
-	source    string
-}
-
-// since returns how many calls were sent after the one with that number, up to that of r.
-func (r *reply) since(call uint16) float64 { return float64(r.call - call) }
-
-// A finding is the believed part of a response about one limit.
-type finding struct {
-	known  bool      // otherwise as the response says
-	ignore bool      // it stops no calls
-	bucket bool      // it refills
-	until  time.Time // when its window ends
-
-	// Of a limit of which nothing remains, otherwise zero.
-	next time.Time // when a bucket has one more
-	ask  time.Time // when one call may ask whether until has come
-
-	// Until the calls that were sent later are answered, if they may use up what remains;
-	// otherwise zero.
-	pending time.Time
-
-	rate      sluice.Rate // of a limit with short windows, or zero
-	rateEnded bool        // it had one until now
-}
-
-// findings are those of a response, in the order of its limits.
-type findings [mostClaims]finding
-
-const (
-	mostClaims = 8  // of a key: bounds the memory for a server that invents names
-	staleClaim = 32 // responses with limits after which one that none was about does not exist any more
-)
 
 // noteClaims notes the limits in the response to h, and how far to believe them. explained says that they explain
 // why its call was throttled.

@@ -2,8 +2,6 @@ package sluicehttp
 
 import (
 	"bytes"
-	"encoding/json"
-	"errors"
 	"net/http"
 	"strings"
 	"time"
@@ -70,12 +68,4 @@ func GraphQL(resp *http.Response, peek func() []byte, said *ratelimit.Info) {
 // Every Transport uses Google for errors of JSON.
 func Google(resp *http.Response, peek func() []byte, said *ratelimit.Info) {
 	google(&answer{resp: resp, peek: peek, said: said})
-}
-
-// decode decodes body into v and reports whether body is JSON. It skips fields of an
-// unexpected type.
-func decode(body []byte, v any) bool {
-	err := json.Unmarshal(body, v)
-	_, differs := errors.AsType[*json.UnmarshalTypeError](err)
-	return err == nil || differs
 }

@@ -149,6 +149,18 @@ func (c *call) attemptTimeout() time.Duration {
 	return defaultAttemptTimeout
 }
 
+// patience is the longest wait for a body that is not for the caller.
+const patience = time.Second
+
+// patience returns how long to wait for a body that is not for the caller: at most as long
+// as for the header.
+func (c *call) patience() time.Duration {
+	if limit := c.attemptTimeout(); limit > 0 {
+		return min(limit, patience)
+	}
+	return patience
+}
+
 // uploads reports whether the body of the request is long, or of unknown length.
 func (c *call) uploads() bool {
 	has := c.req.Body != nil && c.req.Body != http.NoBody

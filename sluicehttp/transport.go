@@ -2,7 +2,6 @@ package sluicehttp
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"iter"
 	"math/rand/v2"
@@ -209,92 +208,6 @@ func (t *Transport) use(k key, f func(*state) error) error {
 		t.recent.Store(st)
 		return f(st)
 	})
-}
-
-// RoundTrip implements [http.RoundTripper]. It sends req, retries it if Config allows, and returns
-// the last response with a nil error, whatever its status.
-//
-// Without a response, the error is that of the base transport if there was one attempt; the
-// error of the context; a [*sluice.RetryError]; or that of the gate if it rejected the request.
-// If a wait cannot end before the deadline of the context, which http.Client.Timeout sets,
-// RoundTrip returns immediately, with an error that matches [*limits.WaitError] and
-// [context.DeadlineExceeded].
-//
-// The deprecated Request.Cancel does not end a wait for the gate or in a backoff: use the
-// context of the request. When it ends an attempt, the request is not sent again.
-//
-// RoundTrip never changes req and always closes its body.
-func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
-	t.init()
-	c := call{t: t, req: req, ctx: req.Context()}
-	if err := c.begin(); err != nil {
-		if req.Body != nil {
-			req.Body.Close() // its error does not matter
-		}
-		return nil, err
-	}
-	defer c.body.end()
-	if err := c.prepare(); err != nil {
-		return nil, err
-	}
-	if st := t.pinned(c.key); st != nil { // the common case, without a closure
-		defer st.unpin()
-		return c.run(st)
-	}
-	return c.enter()
-}
-
-// prepare makes the body of c ready to be sent, and determines whether it may be sent twice and its
-// cost.
-func (c *call) prepare() (err error) {
-	if c.req.Body != nil {
-		c.body, err = newReplay(c.ctx, c.req, !c.o.NoRetry || c.t.cfg.Cost != nil)
-	}
-	idempotent, cost := c.t.cfg.Idempotent, c.t.cfg.Cost
-	if err == nil && (!c.safe && idempotent != nil || cost != nil) {
-		err = c.ask(idempotent, cost)
-	}
-	if err != nil {
-		c.stop(err, time.Time{})
-	}
-	return err
-}
-
-// enter runs c with the gate of its key, which it makes if there is none.
-func (c *call) enter() (resp *http.Response, err error) {
-	entered := false
-	err = c.t.use(c.key, func(st *state) (err error) {
-		entered = true
-		resp, err = c.run(st)
-		return err
-	})
-	if !entered { // no gate
-		c.stop(err, time.Time{})
-	}
-	return resp, err
-}
-
-// begin prepares c for the choice of a gate.
-func (c *call) begin() (err error) {
-	switch {
-	case c.req.URL == nil:
-		return errors.New("sluicehttp: the request has no URL")
-	case c.req.Header == nil:
-		return errors.New("sluicehttp: the request has no header")
-	}
-	if err := c.ctx.Err(); err != nil {
-		return err
-	}
-	if _, bounded := c.ctx.Deadline(); bounded {
-		c.began = time.Now()
-	}
-	c.o = overridesOf(c.ctx)
-	if c.cost, err = c.o.cost(); err != nil {
-		return err
-	}
-	c.key, c.safe = c.t.keyOf(c.req, c.o), c.idempotent()
-	c.page = newPage(c.ctx, c.key)
-	return nil
 }
 
 // CloseIdleConnections closes the idle connections of the base transport, if it supports

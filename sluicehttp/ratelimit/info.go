@@ -54,6 +54,9 @@ type Info struct {
 	FromCache bool
 }
 
+// concurrent is the unit of limits of calls in flight.
+const concurrent = "concurrent"
+
 // PauseUntil returns until when no more calls should be sent, and the header field that says so; or
 // the zero time if calls may be sent now or nothing is known.
 //
@@ -116,7 +119,23 @@ type Limit struct {
 	Source string
 }
 
-// Parse is [Options.Parse] without options.
-func Parse(status int, header http.Header, now time.Time) (Info, []Warning) {
-	return Options{}.Parse(status, header, now)
+// missing returns how much of the maximum does not remain.
+func (l *Limit) missing() float64 {
+	most, _ := l.Max.Value()
+	remaining, _ := l.Remaining.Value()
+	return most - remaining
+}
+
+// countsCalls reports whether l counts requests, as far as is known.
+func (l *Limit) countsCalls() bool { return l.Unit == "" || l.Unit == "requests" }
+
+// opensAt returns when l allows a call if nothing remains of it; zero if unknown.
+func (l *Limit) opensAt() time.Time {
+	switch {
+	case l.NextAt.IsZero():
+		return l.ResetAt
+	case l.countsCalls():
+		return l.NextAt
+	}
+	return time.Time{}
 }

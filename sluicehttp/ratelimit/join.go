@@ -8,24 +8,6 @@ import (
 	"time"
 )
 
-// concurrent is the unit of limits of calls in flight.
-const concurrent = "concurrent"
-
-// A limit is a Limit under construction.
-type limit struct {
-	Limit
-	family  family
-	part    part // of structured: whether it is a policy
-	resetBy part // of the field that ResetAt is from
-	exact   bool // Window belongs to exactly this Max
-	refills bool // ResetAt is from a field of a bucket, not of a window
-}
-
-// stated reports whether l has any number.
-func (l *limit) stated() bool {
-	return l.Max.known || l.Used.known || l.Remaining.known || !l.ResetAt.IsZero()
-}
-
 // next returns an empty limit, to be filled and added. It is the first one if there is none
 // yet: most headers have one, and limits are large.
 func (r *reader) next() *limit {

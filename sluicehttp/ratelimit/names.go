@@ -399,6 +399,16 @@ func inOrder(fields []knownField, order []uint8) {
 	}
 }
 
+// insert puts at into order, which has indices of fields in the order of reading, except for
+// the last one; that is replaced.
+func insert(fields []knownField, order []uint8, at uint8) {
+	i := len(order) - 1
+	for ; i > 0 && fields[at].compare(&fields[order[i-1]]) < 0; i-- {
+		order[i] = order[i-1]
+	}
+	order[i] = at
+}
+
 // compare orders fields for reading. No two fields of a header are equal.
 func (f *knownField) compare(g *knownField) int {
 	if f.family != g.family {

@@ -40,27 +40,6 @@ func (l *limit) finish(now time.Time) {
 	}
 }
 
-// missing returns how much of the maximum does not remain.
-func (l *Limit) missing() float64 {
-	most, _ := l.Max.Value()
-	remaining, _ := l.Remaining.Value()
-	return most - remaining
-}
-
-// countsCalls reports whether l counts requests, as far as is known.
-func (l *Limit) countsCalls() bool { return l.Unit == "" || l.Unit == "requests" }
-
-// opensAt returns when l allows a call if nothing remains of it; zero if unknown.
-func (l *Limit) opensAt() time.Time {
-	switch {
-	case l.NextAt.IsZero():
-		return l.ResetAt
-	case l.countsCalls():
-		return l.NextAt
-	}
-	return time.Time{}
-}
-
 // latestReset returns the latest reset of the windows, and of the buckets without a maximum,
 // of which nothing remains, and its source.
 func latestReset(limits []Limit) (at time.Time, source string) {

@@ -1,0 +1,116 @@
+package ratelimit
+
+import (
+	"net/http"
+	"time"
+)
+
+// Parse is [Options.Parse] without options.
+func Parse(status int, header http.Header, now time.Time) (Info, []Warning) {
+	return Options{}.Parse(status, header, now)
+}
+
+// Parse reads the limits in the header of a response. now is when the response arrived, and must
+// not be zero. Parse never fails: it ignores malformed values, with a [Warning] for each, and reads
+// the rest. A header without rate-limit fields costs no allocation.
+//
+// Parse ignores values longer than 4 KiB, items of a field after the 64th, and rate-limit fields
+// after the 32nd.
+func (o Options) Parse(status int, header http.Header, now time.Time) (Info, []Warning) {
+	s, warnings, _ := o.parse(status, header, now)
+	return s, warnings
+}
+
+// ParseNow is Parse for a response that has just arrived. It returns when that was, or the zero
+// time if the header has no rate-limit fields: then it does not read the clock, which would take a
+// quarter of the time.
+func (o Options) ParseNow(status int, header http.Header) (Info, []Warning, time.Time) {
+	return o.parse(status, header, time.Time{})
+}
+
+// parse is Parse, or ParseNow if now is zero.
+func (o *Options) parse(status int, header http.Header, now time.Time) (s Info, warnings []Warning, at time.Time) {
+	s.Status = status
+	s.Throttled = status == http.StatusTooManyRequests || status == statusOverloaded
+	if len(o.CacheMarkers) > 0 {
+		s.FromCache = o.marked(header)
+	}
+	var fields [few]knownField
+	n := 0
+	for key, values := range header {
+		k, read := classify(key)
+		if !read || len(values) == 0 {
+			continue
+		}
+		if k.family == cache {
+			s.FromCache = s.FromCache || aged(values)
+			continue
+		}
+		if n < few {
+			fields[n] = knownField{key, values, k}
+		}
+		n++
+	}
+	if n == 0 {
+		return s, nil, now
+	}
+	if now.IsZero() {
+		now = time.Now()
+	}
+	if n > few {
+		s, warnings = o.readMany(&s, header, now)
+		return s, warnings, now
+	}
+	var order [few]uint8
+	inOrder(fields[:n], order[:n])
+	s, warnings = o.read(&s, fields[:n], order[:n], header, now)
+	return s, warnings, now
+}
+
+const (
+	few        = 8 // fields: most servers send no more, and a larger array is slower
+	mostFields = 32
+)
+
+// readMany is parse for a header with more than a few fields to read. If there are too many,
+// it drops those that are last in the order of reading.
+func (o *Options) readMany(s *Info, header http.Header, now time.Time) (Info, []Warning) {
+	var fields [mostFields]knownField
+	var order [mostFields]uint8
+	n, lost := 0, false
+	for key, values := range header {
+		k, read := classify(key)
+		if !read || len(values) == 0 || k.family == cache {
+			continue
+		}
+		f := knownField{key, values, k}
+		at := uint8(n)
+		switch {
+		case n < mostFields:
+			n++
+		case f.compare(&fields[order[n-1]]) > 0:
+			lost = true
+			continue
+		default:
+			at, lost = order[n-1], true
+		}
+		fields[at] = f
+		insert(fields[:], order[:n], at)
+	}
+	last := fields[order[n-1]].key
+	read, warnings := o.read(s, fields[:n], order[:n], header, now)
+	if lost {
+		warnings = append(warnings, Warning{last, "", "too many rate-limit fields: those after this one are ignored"})
+	}
+	return read, warnings
+}
+
+// aged reports whether a value of Age is above 0. Malformed values are ignored.
+func aged(values []string) bool {
+	for _, v := range values {
+		if n, _, why := parseNumber(trim(v)); why == "" && n != (number{}) {
+			return true
+		}
+	}
+	return false
+}
