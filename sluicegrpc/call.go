@@ -1,7 +1,6 @@
 package sluicegrpc
 
 import (
-	"cmp"
 	"context"
 	"strconv"
 	"time"
@@ -31,39 +30,6 @@ type call struct {
 	outside  bool     // an outer loop has counted the attempts
 }
 
-// newCall returns the call that sends request, which is nil if that is not known yet. It
-// returns nil if the call passes without a gate.
-func (i *Interceptor) newCall(ctx context.Context, method string, request any, cc *grpc.ClientConn) *call {
-	i.mustBeMade()
-	if passes(method) {
-		return nil
-	}
-	o := overridesOf(ctx)
-	c := &call{i: i, ctx: ctx, cc: cc, method: method, key: o.Key, cost: cmp.Or(o.Cost, 1), o: o}
-	c.timeout = max(0, cmp.Or(o.AttemptTimeout, i.policy.AttemptTimeout))
-	if c.key == "" {
-		c.key = i.cfg.Key(ctx, i.canonical(cc), method)
-	}
-	if c.key == "" {
-		return nil
-	}
-	c.estimate(request)
-	return c
-}
-
-// begin is called with the gate before the first attempt.
-func (c *call) begin(gate *sluice.Gate) {
-	policy := c.i.policy
-	policy.AttemptTimeout = c.timeout
-	c.gate, c.attempts = gate, sluice.NewRetryLoop(gate, policy)
-	if md, ok := metadata.FromOutgoingContext(c.ctx); ok {
-		c.outside = positive(md, previousAttempts) || positive(md, "x-retry-attempty") // of go-grpc-middleware
-		if c.outside {
-			c.attempts.ChargeRetry()
-		}
-	}
-}
-
 // previousAttempts is the metadata by which gRPC numbers the attempts of a call.
 const previousAttempts = "grpc-previous-rpc-attempts"
 
@@ -77,94 +43,12 @@ func positive(md metadata.MD, key string) bool {
 	return err == nil && n > 0
 }
 
-// next waits for the next attempt.
-func (c *call) next() (*sluice.Permit, error) {
-	permit, err := c.attempts.Next(c.ctx, c.cost)
-	if err != nil {
-		return nil, c.refused(err)
-	}
-	c.made++
-	return permit, nil
-}
-
 // numbered adds the number of earlier attempts to the metadata of ctx, as gRPC does.
 func (c *call) numbered(ctx context.Context) context.Context {
 	if c.made <= 1 || c.outside {
 		return ctx
 	}
 	return metadata.AppendToOutgoingContext(ctx, previousAttempts, strconv.Itoa(c.made-1))
-}
-
-// unary makes a unary call by send, as often as necessary. reply is the response.
-func (c *call) unary(reply any, send func(ctx context.Context, more ...grpc.CallOption) error) error {
-	for {
-		permit, err := c.next()
-		if err != nil {
-			return err
-		}
-		again, err := c.attempt(permit, reply, send)
-		if !again {
-			return err
-		}
-	}
-}
-
-// attempt makes one attempt and releases permit. again reports that there is another one.
-func (c *call) attempt(permit *sluice.Permit, reply any, send func(ctx context.Context, more ...grpc.CallOption) error) (again bool, err error) {
-	defer permit.Release()
-	var b bill
-	defer b.settle(permit)
-	p := probe{unary: true}
-	again, err = c.attempts.Try(c.ctx, permit, func(ctx context.Context) error {
-		err := send(c.numbered(ctx), p.options()...)
-		if err == nil {
-			b.read(c, reply)
-			return nil
-		}
-		if c.last = c.judge(ctx, err, &p, false); c.last.refused {
-			b.void(c)
-		}
-		return c.last.marked
-	})
-	return again, c.final(err)
-}
-
-// final returns the error for the client if the last attempt ended with c.last, and
-// sluice.RetryLoop returned err for that.
-func (c *call) final(err error) error {
-	if err == nil {
-		return nil
-	}
-	why, ok := err.(*sluice.RetryError)
-	if !ok || why.Why == sluice.ErrPermanent || c.ctx.Err() != nil {
-		return c.last.err
-	}
-	return &callError{why, c.last.status}
-}
-
-// ownFinish takes the callbacks of grpc.OnFinish out of opts and returns them as one. gRPC
-// would call them at the end of each attempt, and promises to call them once.
-func ownFinish(opts []grpc.CallOption) ([]grpc.CallOption, func(error)) {
-	var all []func(error)
-	for _, o := range opts {
-		if o, ok := o.(grpc.OnFinishCallOption); ok {
-			all = append(all, o.OnFinish)
-		}
-	}
-	if all == nil {
-		return opts, func(error) {}
-	}
-	var others []grpc.CallOption
-	for _, o := range opts {
-		if _, ok := o.(grpc.OnFinishCallOption); !ok {
-			others = append(others, o)
-		}
-	}
-	return others, func(err error) {
-		for _, f := range all {
-			f(err)
-		}
-	}
 }
 
 // A probe learns from gRPC how an attempt ended.
