@@ -347,3 +347,60 @@ func (c *call) failed(f *failure, stopped error) error {
 	}
 	return f.err // as from the base transport alone
 }
+
+// unpin lets go of the scope of c.
+func (c *call) unpin() {
+	if c.at != c.host {
+		c.at.unpin()
+	}
+}
+
+// noted reports whether somebody wants to know of attempts.
+func (c *call) noted() bool { return c.page != nil || c.t.cfg.OnAttempt != nil }
+
+// clock returns the time for a note, or the zero time if there is none.
+func (c *call) clock() (now time.Time) {
+	if c.noted() {
+		now = time.Now()
+	}
+	return now
+}
+
+// free reports whether to release the permit when the header arrives.
+func (c *call) free() bool { return c.t.cfg.ReleaseAtHeaders || c.o.ReleaseAtHeaders }
+
+// discard closes the response that was set aside.
+func (c *call) discard() {
+	if c.aside != nil {
+		c.aside.Body.Close() // its error does not matter
+	}
+	if c.cancel != nil {
+		c.cancel(nil)
+	}
+	c.aside, c.cancel = nil, nil
+}
+
+// blame returns err for the caller: an error of the context unwrapped.
+func (c *call) blame(err error) error {
+	if err := c.ctx.Err(); err != nil {
+		return err
+	}
+	return c.tooShort(err)
+}
+
+// stop notes in the report why there is no other attempt, and when to retry, if known.
+func (c *call) stop(err error, at time.Time) {
+	if c.page == nil {
+		return
+	}
+	if stopped, ok := errors.AsType[*sluice.RetryError](err); ok {
+		err = stopped.Why
+		if !stopped.RetryAt.IsZero() {
+			at = stopped.RetryAt
+		}
+	}
+	if long, ok := errors.AsType[*serverWait](err); ok {
+		at = long.at
+	}
+	c.page.stopped(c.tooShort(err), at)
+}
