@@ -129,10 +129,13 @@ func (q *Queue) admitOrQueue(ctx context.Context, r *Request, g *Grant) (w *Wait
 	if q.front != nil && !(r.Max == Forever && q.asleep(now, deadline.set)) {
 		q.Advance(now)
 	}
-	if q.front == nil && r.Ask == nil && q.admitter.Admit(now, q.dueNow(now), r.N) == 0 {
-		g.At, g.Receipt.Own = now, q.receipt()
-		q.Unlock()
-		return nil, now, nil
+	wait := Forever
+	if q.front == nil && r.Ask == nil {
+		if wait = q.admitter.Admit(now, q.dueNow(now), r.N); wait == 0 {
+			g.At, g.Receipt.Own = now, q.receipt()
+			q.Unlock()
+			return nil, now, nil
+		}
 	}
 	if q.cfg.Untimed && r.Max != Forever {
 		now = q.Now()
@@ -154,7 +157,7 @@ func (q *Queue) admitOrQueue(ctx context.Context, r *Request, g *Grant) (w *Wait
 	if r.Flow != nil {
 		r.Flow.tag, r.Flow.kept = tag, false
 	}
-	q.enter(now, r, w, place)
+	q.enter(now, r, w, place, wait)
 	return w, now, nil
 }
 
@@ -177,8 +180,9 @@ func (q *Queue) placeFor(r *Request) (behind *Waiter, ahead int64, tag float64) 
 	return behind, ahead, tag
 }
 
-// enter puts w, the entry of r, into the queue behind place, nil if it is the first.
-func (q *Queue) enter(now time.Duration, r *Request, w, place *Waiter) {
+// enter puts w, the entry of r, into the queue behind place, nil if it is the first. Then wait is the
+// answer of the admitter to it.
+func (q *Queue) enter(now time.Duration, r *Request, w, place *Waiter, wait time.Duration) {
 	head := q.front
 	switch {
 	case place == q.back:
@@ -204,7 +208,11 @@ func (q *Queue) enter(now time.Duration, r *Request, w, place *Waiter) {
 	if q.front == w && r.Ask != nil {
 		w.rare.first = true // since it came, also if that should have been earlier
 	}
-	if q.front != head { // w, or one whose head w has made fail
+	switch {
+	case q.front == head:
+	case q.front == w && wait != Forever:
+		q.arm(now, sat.Add(now, wait))
+	default: // what only a change ends may have ended before Busy showed that w waits
 		q.Advance(now)
 	}
 }

@@ -312,7 +312,7 @@ func TestQueue_PushBehind_ManyRefused(t *testing.T) {
 					t.Fatal(err)
 				}
 				admitter.forecasts = 0
-				q.enter(0, &r, w, place)
+				q.enter(0, &r, w, place, Forever)
 				steps = max(steps, admitter.forecasts)
 			}
 			if steps > 2*mostAgain {
