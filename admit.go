@@ -8,9 +8,9 @@ import (
 	"slices"
 	"time"
 
+	"github.com/sluice-go/sluice/internal/bell"
 	"github.com/sluice-go/sluice/internal/errs"
 	"github.com/sluice-go/sluice/internal/queue"
-	"github.com/sluice-go/sluice/internal/sat"
 	"github.com/sluice-go/sluice/limits"
 )
 
@@ -60,25 +60,12 @@ type path struct {
 	later *events         // of the parents; nil if none of them has an observer
 }
 
-func newPath(g *Gate, later *events) *path {
-	p := &path{later: later}
-	for ; g != nil; g = g.parent {
-		p.gates = append(p.gates, g)
-	}
+func newPath(gates []*Gate, later *events) *path {
+	p := &path{gates: gates, later: later}
 	for i := range p.gates {
 		p.asks = append(p.asks, p.asker(i))
 	}
 	return p
-}
-
-// asking returns how a call of g asks its further limits and parents, nil if there are
-// none, and the events of the parents that are to be reported when it is over.
-func (g *Gate) asking() (queue.AskFunc, *events) {
-	if !g.parentObserved() {
-		return g.ask, nil
-	}
-	later := new(events)
-	return newPath(g, later).asks[0], later
 }
 
 // asker returns how a call of the first gate of p asks at the head of the queue of the
@@ -116,7 +103,7 @@ func (p *path) pass(ctx context.Context, t queue.Turn, i int) (queue.Wait, error
 		g.parent.waits.add(waited)
 		p.later.add(g.parent, Event{Kind: EventAdmitted, Context: ctx, N: t.N, Wait: waited})
 		return queue.Wait{Receipt: left.Receipt}, nil
-	case no != nil && no.by == g:
+	case no != nil && no.by == &g.turnstile:
 		return no.wait, no.err
 	case no != nil:
 		return queue.Wait{}, err
@@ -129,7 +116,7 @@ func (p *path) pass(ctx context.Context, t queue.Turn, i int) (queue.Wait, error
 // A refusal ends the wait in a parent's queue because a gate below it, by, does not
 // grant the call yet or, if err is set, at all.
 type refusal struct {
-	by     *Gate
+	by     *turnstile
 	wait   queue.Wait
 	err    error
 	passed bool // another call of the gate takes its place
@@ -141,18 +128,18 @@ func (r *refusal) Error() string { return fmt.Sprintf("sluice: refused below: %v
 // wait at the head of the queue of the last of them, in which it is.
 func (p *path) join(ctx context.Context, t queue.Turn) (queue.Wait, error) {
 	// The answer to the caller: a wait here, or a refusal by one below.
-	no := func(g *Gate, wait queue.Wait, err error) (queue.Wait, error) {
-		if g == p.gates[len(p.gates)-1] {
+	no := func(by *turnstile, wait queue.Wait, err error) (queue.Wait, error) {
+		if by == &p.gates[len(p.gates)-1].turnstile {
 			return wait, err
 		}
-		return queue.Wait{}, &refusal{by: g, wait: wait, err: err}
+		return queue.Wait{}, &refusal{by: by, wait: wait, err: err}
 	}
 	for i := len(p.gates) - 2; i >= 0; i-- {
 		if wait := p.gates[i].demandAtHead(ctx, t.N, limits.ByParent); wait.For > 0 {
-			return no(p.gates[i], wait, nil)
+			return no(&p.gates[i].turnstile, wait, nil)
 		}
 		if i > 0 && p.gates[i].queue.Passed() {
-			return queue.Wait{}, &refusal{by: p.gates[i], wait: queue.Wait{For: 1}, passed: true} // behind those, it asks again
+			return queue.Wait{}, &refusal{by: &p.gates[i].turnstile, wait: queue.Wait{For: 1}, passed: true} // behind those, it asks again
 		}
 	}
 	steps := p.gates[0].steps
@@ -163,7 +150,7 @@ func (p *path) join(ctx context.Context, t queue.Turn) (queue.Wait, error) {
 	g, wait, err := commit(ctx, t, p.gates)
 	if g != nil {
 		giveBack(ctx, t.N, steps)
-		return no(g, wait, err)
+		return no(&g.turnstile, wait, err)
 	}
 	return wait, nil
 }
@@ -214,7 +201,7 @@ func commit(ctx context.Context, t queue.Turn, p []*Gate) (refuses *Gate, wait q
 	for i, g := range p {
 		err, wait := g.queue.Closed(), queue.Wait{}
 		if err == nil {
-			wait = (*admitter)(g).demand(g.queue.Now(), t.N, g.costsOf(ctx))
+			wait = g.demand(g.queue.Now(), t.N, g.costsOf(ctx))
 		}
 		if err == nil && wait.For == 0 && !g.room.take(t.N) {
 			wait.For = queue.Forever // a call without the lock took the last place
@@ -236,7 +223,7 @@ func commit(ctx context.Context, t queue.Turn, p []*Gate) (refuses *Gate, wait q
 	var left queue.Receipt
 	for i, g := range p {
 		now := at.Sub(g.queue.Epoch())
-		(*admitter)(g).depart(now, now-max(0, late), t.N, g.costsOf(ctx)) // they would not wait, and nothing has changed
+		g.depart(now, now-max(0, late), t.N, g.costsOf(ctx)) // they would not wait, and nothing has changed
 		switch number := g.departures.receipt(); {
 		case i == 0:
 			left.Own = number
@@ -248,42 +235,6 @@ func commit(ctx context.Context, t queue.Turn, p []*Gate) (refuses *Gate, wait q
 		}
 	}
 	return nil, queue.Wait{Receipt: left}, nil
-}
-
-// demandAtHead returns how long a call of n would wait at the head of the queue for the
-// gate itself. If it would not, next is what may hold it up now.
-func (g *Gate) demandAtHead(ctx context.Context, n int64, next limits.Cause) queue.Wait {
-	g.queue.Lock()
-	defer g.queue.Unlock()
-	g.held.by, g.held.until = next, 0
-	return (*admitter)(g).demand(g.queue.Now(), n, g.costsOf(ctx))
-}
-
-// costsOf returns the costs of ctx if g, whose queue is locked, learns from them, or others do.
-func (g *Gate) costsOf(ctx context.Context) Costs {
-	if g.learner == nil && g.peering == nil {
-		return nil
-	}
-	return costsOf(ctx)
-}
-
-// countsCosts reports whether g or a parent needs to know the costs of calls in several units: because
-// it learns, or because others do.
-func (g *Gate) countsCosts() bool {
-	for ; g != nil; g = g.parent {
-		if g.answersCount.Load() || g.peering != nil {
-			return true
-		}
-	}
-	return false
-}
-
-// noteHeldBy records that cause, which is not the gate itself, delays the head of
-// the queue for wait.
-func (g *Gate) noteHeldBy(cause limits.Cause, wait time.Duration) {
-	g.queue.Lock()
-	defer g.queue.Unlock()
-	g.held.by, g.held.until = cause, sat.Add(g.queue.Now(), wait)
 }
 
 // events are those of gates above that of a call, to be reported when its decision is
@@ -303,27 +254,182 @@ func (e *events) add(g *Gate, event Event) {
 	}
 }
 
-// parentsAdmitted returns the events of the parents of g after they have admitted a call of n that did
-// not wait, nil if none of them has an observer.
-func (g *Gate) parentsAdmitted(ctx context.Context, n int64) *events {
-	if !g.parentObserved() {
-		return nil
-	}
-	later := g.parent.parentsAdmitted(ctx, n)
-	if later == nil {
-		later = new(events)
-	}
-	later.add(g.parent, Event{Kind: EventAdmitted, Context: ctx, N: n})
-	return later
-}
-
-// parentObserved reports whether a parent of g has an observer.
-func (g *Gate) parentObserved() bool { return g.parent != nil && g.parent.observed }
-
 func (e *events) report() {
 	if e != nil {
 		for _, one := range *e {
 			one.gate.report(one.event)
+		}
+	}
+}
+
+// # The order in which limits are consulted
+//
+// A limit of this process costs next to nothing to consult and to return. A remote
+// one costs a round trip to consult and another to return; meanwhile other callers are
+// refused what was taken, and returning can fail. So limits of this process come
+// first, those of a call's gate and of its parents; then the remote ones, as many as
+// possible in one joint step, which takes from all of them or from none. Only what one
+// step took before another step refused is returned.
+
+// A step takes from one limit, or from several limits at once.
+type step struct {
+	joint limits.Joint // nil if there is one limit
+	of    []ownedLimit
+}
+
+// An ownedLimit is a limit and its gate.
+type ownedLimit struct {
+	*Limit
+	gate *turnstile
+	bell *queue.Bell // of its Limiter; nil if that has none
+}
+
+// slow reports whether a limit of s may take long to answer: it is remote, or does not say that
+// it is a limits.Notifier, which is of this process.
+func (s step) slow() bool {
+	return slices.ContainsFunc(s.of, func(l ownedLimit) bool {
+		_, remote := l.Limiter.(limits.Remote)
+		return remote || l.bell == nil
+	})
+}
+
+// stepsOf returns the steps for the limits of a gate and of its parents, which are gates. Those of its
+// parent are above, if there is one.
+func stepsOf(gates []*turnstile, above []step) []step {
+	var local, remote []step
+	for n, gate := range gates {
+		for i := range gate.limits {
+			l := ownedLimit{&gate.limits[i], gate, bellOf(gate.limits[i].Limiter)}
+			switch _, ok := l.Limiter.(limits.Remote); {
+			case !ok:
+				local = append(local, step{of: []ownedLimit{l}})
+			case n == 0 || len(remote) > 0:
+				remote = join(remote, l)
+			}
+		}
+	}
+	if len(remote) == 0 {
+		// The same as those of its parent: the Joint may have taken ahead for all children.
+		remote = slices.DeleteFunc(slices.Clone(above), func(s step) bool { return !s.remote() })
+	}
+	return append(local, remote...)
+}
+
+// remote reports whether s asks over a network.
+func (s step) remote() bool {
+	_, ok := s.of[0].Limiter.(limits.Remote)
+	return ok
+}
+
+// join adds l, which is remote, to the first step that it can join, or as a new step.
+func join(steps []step, l ownedLimit) []step {
+	for i := range steps {
+		s := &steps[i]
+		var others []limits.Limiter
+		for _, o := range s.of[1:] {
+			others = append(others, o.Limiter)
+		}
+		if joint := s.of[0].Limiter.(limits.Remote).Join(append(others, l.Limiter)...); joint != nil {
+			s.joint, s.of = joint, append(s.of, l)
+			return steps
+		}
+	}
+	return append(steps, step{l.Limiter.(limits.Remote).Join(), []ownedLimit{l}})
+}
+
+// A behind is the calls that wait behind one.
+type behind struct{ calls, cost int64 }
+
+// of returns what the calls of b will take of l, as far as that is known.
+func (b behind) of(l ownedLimit) int64 {
+	switch l.Unit {
+	case Calls:
+		return b.calls
+	case Cost:
+		return b.cost
+	}
+	return 0
+}
+
+// take takes for a call of n, or returns how long to wait and the limit that refuses. b waits
+// behind it.
+func (s *step) take(ctx context.Context, n int64, b behind) (wait time.Duration, by ownedLimit, err error) {
+	if s.joint == nil {
+		if n = s.of[0].of(ctx, n); n > 0 {
+			wait, err = s.of[0].Limiter.Admit(ctx, n)
+		}
+		return wait, s.of[0], err
+	}
+	all, any := make([]int64, 2*len(s.of)), false
+	all, ahead := all[:len(s.of)], all[len(s.of):]
+	for i, l := range s.of {
+		all[i], ahead[i] = l.of(ctx, n), b.of(l)
+		any = any || all[i] > 0
+	}
+	if !any {
+		return 0, s.of[0], nil
+	}
+	wait, which, err := s.joint.AdmitAll(ctx, all, ahead)
+	return wait, s.of[which], err
+}
+
+// takeAll takes from all steps for a call of n, or from none and returns how long to wait and the
+// limit that refuses.
+func takeAll(ctx context.Context, n int64, steps []step, b behind) (wait time.Duration, by ownedLimit, err error) {
+	taken := 0
+	defer func() {
+		if taken < len(steps) { // a limit refuses, or has panicked
+			giveBack(ctx, n, steps[:taken])
+		}
+	}()
+	for i := range steps {
+		if wait, by, err = steps[i].take(ctx, n, b); wait > 0 || err != nil {
+			return wait, by, err
+		}
+		taken++
+	}
+	return 0, by, nil
+}
+
+// giveBack undoes takeAll for a call of n, also if ctx is done.
+func giveBack(ctx context.Context, n int64, steps []step) {
+	if len(steps) == 0 {
+		return
+	}
+	ctx = bell.Quietly(context.WithoutCancel(ctx))
+	for i := range steps {
+		steps[i].adjust(ctx, 0, func(l ownedLimit) int64 { return -l.of(ctx, n) })
+	}
+}
+
+// settle corrects by delta what the limits that count cost gave age ago.
+func (s *step) settle(ctx context.Context, delta int64, age time.Duration) {
+	s.adjust(ctx, age, func(l ownedLimit) int64 {
+		if l.Unit == Cost {
+			return delta
+		}
+		return 0
+	})
+}
+
+func (s *step) adjust(ctx context.Context, age time.Duration, by func(ownedLimit) int64) {
+	delta, any := make([]int64, len(s.of)), false
+	for i, l := range s.of {
+		delta[i] = by(l)
+		any = any || delta[i] != 0
+	}
+	if !any {
+		return
+	}
+	var lost []error
+	if s.joint != nil {
+		lost = s.joint.AdjustAll(ctx, delta, age)
+	} else {
+		lost = []error{s.of[0].Limiter.Adjust(ctx, delta[0], age)}
+	}
+	for i, err := range lost {
+		if err != nil {
+			s.of[i].gate.stranded.Add(1)
 		}
 	}
 }

@@ -1,6 +1,7 @@
 package sluice
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -37,7 +38,7 @@ type RetryLoop struct {
 	wait     time.Duration // after this attempt, 0 if the gate does the waiting
 	last     error         // of the attempt before
 	charged  bool          // as a retry of an outer loop
-	owes     bool          // for the next attempt, see Gate.payLate
+	owes     bool          // for the next attempt, see listener.payLate
 	permit   *Permit       // of this attempt
 	refused  refusedCall   // its refusals by the server
 	place    int           // after this attempt, behind how many of those that wait; 0: all
@@ -53,7 +54,7 @@ type RetryLoop struct {
 func NewRetryLoop(gate *Gate, policy RetryPolicy) RetryLoop {
 	p := policy.withDefaults()
 	return RetryLoop{
-		through: gate, gate: gate.learnsIn(), policy: p,
+		through: gate, gate: cmp.Or(gate.account, gate), policy: p,
 		excuses: policy.MaxElapsed == 0 && p.MaxServerWait > defaults.MaxServerWait,
 	}
 }
@@ -188,24 +189,30 @@ func (a *RetryLoop) Done(ctx context.Context, err error) (again bool, final erro
 		if a.attempts == 1 && !a.charged {
 			refund = firstRefund
 		}
-		a.gate.answeredWellFor(a.through, a.left, refund, false)
+		a.answer().well(refund, false)
 		return false, nil
 	}
 	final = a.failed(ctx, err)
 	return final == nil, final
 }
 
+// answer is that to this attempt.
+func (a *RetryLoop) answer() *answer {
+	return &answer{a.through, a.gate, a.left}
+}
+
 // failed is Done for an err that is not nil. It returns nil for another attempt.
 func (a *RetryLoop) failed(ctx context.Context, err error) error {
-	m := a.gate.judge(err, a.left, a.through.refusedBy)
+	got := a.answer()
+	m := got.judge(err)
 	a.last, a.wait, a.place = err, 0, 0
 	if m.throttled != nil && !m.permanent {
-		if !a.gate.concernsOthers(a.permit.of(a.gate), a.left, &a.refused, a.through != a.gate) {
-			return a.refusedAlone(ctx, m.throttled)
+		if !got.concernsOthers(&a.refused, a.permit) {
+			return a.refusedAlone(ctx, got, m.throttled)
 		}
 		a.place = a.refused.n
 	}
-	wait, lesson := a.gate.honorFor(a.through, err, m.throttled, a.left, a.permit)
+	wait, lesson := got.honor(err, m.throttled, a.permit)
 	rejected := !m.permanent && m.throttled == nil && ctx.Err() == nil && a.policy.Retryable != nil && !a.policy.Retryable(err)
 	if rejected {
 		m.permanent = true
@@ -240,8 +247,8 @@ func (a *RetryLoop) failed(ctx context.Context, err error) error {
 // as an attempt, and only this call waits, as long as the server asks. It costs nothing of the
 // retry budget: the server is well, and the attempts are bounded. A call that may be accepted soon,
 // because of many such calls each is throttled now and then, keeps its attempts.
-func (a *RetryLoop) refusedAlone(ctx context.Context, throttled *throttledError) error {
-	a.gate.refusedAlone(a.permit)
+func (a *RetryLoop) refusedAlone(ctx context.Context, got *answer, throttled *throttledError) error {
+	got.alone(a.permit)
 	if ctx.Err() != nil {
 		return a.stop(ctx.Err(), 0)
 	}
@@ -254,7 +261,7 @@ func (a *RetryLoop) refusedAlone(ctx context.Context, throttled *throttledError)
 // final returns the error with which the call ends after the permanent err.
 func (a *RetryLoop) final(err error, m *judgement) error {
 	if m.definite(err) {
-		a.gate.answeredWellFor(a.through, a.left, 0, m.unclear)
+		a.answer().well(0, m.unclear)
 	} else {
 		a.gate.failed()
 	}
@@ -423,4 +430,58 @@ func (a *RetryLoop) stop(why error, at time.Duration) error {
 		s.RetryAt = a.gate.queue.Time(at)
 	}
 	return s
+}
+
+// # Calls that change their gate
+//
+// Whose limit a refusal is about is found out when calls wait already: those of the route that was
+// refused, in the gate of the whole host. They must wait in another gate then, and those that are
+// not concerned must not wait behind them. A call that waits has taken nothing, so it is enough to
+// end its wait: TurnAway. It comes back through the other gate, in which it goes before those that
+// came later.
+//
+// The call that was refused is under way. Its answer says nothing about the gate that it has left
+// through, except that there is one call less: Move.
+
+// Label gives the call a label other than 0, by which [Gate.TurnAway] finds it while it waits.
+func (a *RetryLoop) Label(label uint32) { a.label = label }
+
+// Move makes gate the gate of the next attempts, unless it is that already. Between Next and
+// Done, gate is also the one that is paused if this attempt was throttled, and that learns from
+// it, unless it has the same adaptive gate as before or no call has started through it yet. The
+// gate before learns nothing from it.
+func (a *RetryLoop) Move(gate *Gate) {
+	if gate == a.through {
+		return
+	}
+	in := gate.account
+	if in == a.gate { // which goes on to hear of its answers
+		a.through = gate
+		return
+	}
+	behind := a.gate.queue.Epoch().Sub(in.queue.Epoch())
+	a.began += behind
+	a.left = max(0, a.left+behind)
+	a.through, a.gate, a.refused, a.place = gate, in, refusedCall{}, 0
+	p := a.permit
+	for a.permit = nil; p != nil && p.gate != nil && p.done.Load()&(released|answered) == 0; p = p.up {
+		if p.gate == gate { // a parent, whose own permit tells it more
+			a.permit, a.left = p, p.of(in).since
+			return
+		}
+		p.gate.leaveOut(p)
+	}
+}
+
+// Retract returns the permit of the last Next, whose attempt is not made and counts neither as an
+// attempt nor as an answer. Its slot of the rate is lost.
+func (a *RetryLoop) Retract() {
+	if a.permit == nil {
+		return
+	}
+	if p := a.permit; p.gate != nil && p.first(released) {
+		p.end(adaptive.Unknown)
+	}
+	a.permit = nil
+	a.attempts = max(0, a.attempts-1)
 }

@@ -71,67 +71,6 @@ func (o *outlook) add(f limits.Forecast, by limits.Cause, unit Unit) {
 	o.limits = append(o.limits, foreseen{f, by, unit})
 }
 
-// brakes are all brakes of a gate.
-type brakes struct {
-	ramp    *ramp    // or nil
-	learner *learner // or nil
-	budget  budget   // a brake while it spaces calls
-}
-
-// on appends to to those that are on, first those whose cause is named if several hold a call up for
-// equally long. A caller has room in to for mostBrakes.
-func (s *brakes) on(to []brake) []brake {
-	if s.ramp != nil {
-		to = append(to, s.ramp)
-	}
-	if s.learner != nil {
-		to = append(to, s.learner)
-	}
-	if s.budget.spacing > 0 {
-		to = append(to, &s.budget)
-	}
-	return to
-}
-
-const mostBrakes = 3
-
-// any reports whether a brake is on. None is in a gate that was never refused anything.
-func (s *brakes) any() bool { return s.ramp != nil || s.learner != nil || s.budget.spacing > 0 }
-
-// demand returns how long a call that wants w has to wait for the brakes.
-func (s *brakes) demand(now time.Duration, w want) (wait time.Duration) {
-	var on [mostBrakes]brake
-	for _, b := range s.on(on[:0]) {
-		wait = max(wait, b.demand(now, w))
-	}
-	return wait
-}
-
-// peek returns how long the next call would have to wait for the brakes, and the brake.
-func (s *brakes) peek(now time.Duration, inFlight int64) (wait time.Duration, cause limits.Cause) {
-	var on [mostBrakes]brake
-	for _, b := range s.on(on[:0]) {
-		if w := b.peek(now, inFlight); w > wait {
-			wait, cause = w, b.cause()
-		}
-	}
-	return wait, cause
-}
-
-// started tells the brakes that a call that wanted w starts.
-func (s *brakes) started(now, due time.Duration, w want) {
-	var on [mostBrakes]brake
-	for _, b := range s.on(on[:0]) {
-		b.started(now, due, w)
-	}
-}
-
-// asleep reports whether all brakes may be forgotten.
-func (s *brakes) asleep(now, paused time.Duration) bool {
-	var on [mostBrakes]brake
-	return !slices.ContainsFunc(s.on(on[:0]), func(b brake) bool { return !b.asleep(now, paused) })
-}
-
 // # Slow start
 //
 // With a rate, the calls that waited out a pause leave one interval apart. A gate without
@@ -194,7 +133,7 @@ const (
 // A ramp is the slow start of a gate after a throttle, a brake. It is
 // guarded by the lock of the gate's queue.
 type ramp struct {
-	weighed bool   // it began at unclear answers, see Gate.weigh
+	weighed bool   // it began at unclear answers, see listener.weigh
 	on      bool   // otherwise it only counts the throttles without a time
 	windows bool   // a published window has throttled the last call
 	history uint64 // the last responses, the latest lowest; 1: throttled without a time

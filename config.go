@@ -99,6 +99,24 @@ func New(cfg Config) (*Gate, error) {
 	return g, nil
 }
 
+// Part returns a gate for a part of the calls of g, such as those of one route: g is its
+// Parent, and it adds separate limits, or none. Adaptive, IsThrottle, Observer, MaxWaiting and
+// RetryBudget are as in g. It returns an error if g has a Semaphore, or for limits that [New]
+// rejects.
+func (g *Gate) Part(name string, more ...Limit) (*Gate, error) {
+	g.queue.Lock()
+	budget := g.budget.capacity
+	g.queue.Unlock()
+	part, err := New(Config{
+		Name: name, Parent: g, Limits: more, MaxWaiting: g.maxWaiting,
+		Adaptive: g.adaptive, IsThrottle: g.refusedBy, Observer: g.observer, RetryBudget: budget,
+	})
+	if err == nil {
+		part.account, part.accountAhead = part, 0 // it is there because it has a separate limit
+	}
+	return part, err
+}
+
 func newGate(cfg Config) (*Gate, error) {
 	if err := cfg.check(); err != nil {
 		return nil, err
@@ -108,45 +126,28 @@ func newGate(cfg Config) (*Gate, error) {
 		return nil, err
 	}
 	g := &Gate{
-		name:       cfg.Name,
-		semaphore:  cfg.Semaphore,
-		ways:       ways{parent: cfg.Parent},
-		observer:   cfg.Observer,
-		observed:   cfg.Observer != nil || cfg.Parent != nil && cfg.Parent.observed,
-		maxWaiting: cfg.MaxWaiting,
-		lifetime:   lifetime{drained: make(chan struct{})},
-		refusedBy:  cfg.IsThrottle,
-		schedule:   *s,
+		listener: listener{turnstile: turnstile{
+			schedule: *s,
+			drained:  make(chan struct{}),
+			reporter: reporter{name: cfg.Name, observer: cfg.Observer},
+		}},
+		lending:   lending{semaphore: cfg.Semaphore, maxWaiting: cfg.MaxWaiting},
+		refusedBy: cfg.IsThrottle,
 	}
 	g.room.limit, g.room.unit = cfg.Concurrency, cmp.Or(cfg.ConcurrencyUnit, Calls)
 	g.memory.given = cfg.given()
 	g.memory.room, g.adaptive, g.catchUp, g.budget = &g.room, cfg.Adaptive, s.CatchUp(), newBudget(cfg.RetryBudget)
-	g.peering = newPeering(g)
-	g.steps = stepsOf(g)
-	if len(g.limits) > 0 || g.parent != nil {
-		g.ask = newPath(g, nil).asks[0]
-	}
-	g.plain = g.ask == nil && g.semaphore == nil && g.observer == nil
-	g.lane.Init()
 	g.life, g.end = context.WithCancel(context.Background())
-	g.tie = newTie(g)
-	g.direct = directPath(g)
-	if len(g.steps) == 0 && g.semaphore == nil && !g.observed {
-		g.open = g.direct
+	if g.peering = newPeering(&g.listener, g.life); g.peering != nil {
+		g.sharing = g.peering
 	}
-	g.behind.Count = g.shareUnit().of
-	g.queue.Init((*admitter)(g), queueConfig(g))
+	g.ways.lead(g, cfg.Parent)
+	g.plain = g.ask == nil && g.semaphore == nil && g.observer == nil
+	g.inQueue = g.ask != nil && g.direct == nil
+	g.lane.Init()
+	g.queue.Init(admitter{&g.turnstile}, queueConfig(g))
 	g.flow = queue.Flow{Below: &g.queue, Weight: cfg.Weight}
-	if g.parent != nil {
-		g.behind.Above = &g.parent.queue
-		g.ahead = g.queue.Epoch().Sub(g.parent.queue.Epoch())
-		if g.account = g.parent.account; g.parent.adaptive.Children {
-			g.account = g.parent
-		}
-		if g.account != nil {
-			g.accountAhead = g.queue.Epoch().Sub(g.account.queue.Epoch())
-		}
-	}
+	g.ways.setAccount(g)
 	begin := g.queue.Time(0)
 	g.clock = begin.Sub(begin.Truncate(time.Hour))
 	if g.adaptive.searches() {
@@ -204,19 +205,9 @@ func (cfg *Config) check() error {
 	return nil
 }
 
-// shareUnit returns the unit of the shares of the children of g.
-func (g *Gate) shareUnit() Unit {
-	for ; g != nil; g = g.parent {
-		if g.rateUnit == Cost || g.room.unit == Cost || g.limits.count(Cost) {
-			return Cost
-		}
-	}
-	return Calls
-}
-
 // queueConfig returns the configuration of the queue of g.
 func queueConfig(g *Gate) queue.Config {
-	r := (*admitter)(g)
+	r := admitter{&g.turnstile}
 	cfg := queue.Config{
 		MaxWaiting: int32(min(g.maxWaiting, math.MaxInt32)),
 		Behind:     &g.behind,
@@ -234,89 +225,4 @@ func queueConfig(g *Gate) queue.Config {
 		}
 	}
 	return cfg
-}
-
-// A Rate is how many calls, or units of cost, may start per period.
-type Rate = limits.Rate
-
-// PerSecond is [limits.PerSecond]: PerSecond(10) is one call every 100 ms, without a burst.
-func PerSecond(count int64) Rate { return limits.PerSecond(count) }
-
-// Every is [limits.Every]: Every(100*time.Millisecond) is 10 per second.
-func Every(interval time.Duration) Rate { return limits.Every(interval) }
-
-// Must returns v, or panics if err is not nil. It is for package variables:
-//
-//	var gate = sluice.Must(sluice.New(sluice.Config{Name: "api", Rate: sluice.PerSecond(10)}))
-func Must[T any](v T, err error) T { return limits.Must(v, err) }
-
-// A Unit is the unit of a limit: Calls, Cost or, in a [Limit], another word such as "tokens", which
-// counts the amounts of [WithCosts]. The empty Unit is the default of the field.
-type Unit string
-
-const (
-	// Calls counts each call as 1, whatever its n.
-	Calls Unit = "calls"
-
-	// Cost counts a call as its n and, after Settle, as its actual cost.
-	Cost Unit = "cost"
-)
-
-// of returns the amount that a call of n counts.
-func (u Unit) of(n int64) int64 {
-	if u == Cost {
-		return n
-	}
-	return min(n, 1)
-}
-
-// check returns an error unless u is empty, Calls or Cost.
-func (u Unit) check(field string) error {
-	switch u {
-	case "", Calls, Cost:
-		return nil
-	}
-	return fmt.Errorf("%s: unknown unit %q", field, u)
-}
-
-// Costs are the amounts of several units that one call takes, such as
-//
-//	sluice.Costs{"tokens": 1200, "input": 200, "output": 1000}
-//
-// Each amount is taken from the limits of a gate, and of its parents, that have that Unit. A
-// missing unit is an amount of 0: the call does not wait for such a limit. No amount may be
-// negative.
-type Costs map[Unit]int64
-
-type costsKey struct{}
-
-// WithCosts returns a context for calls with costs, in place of those of ctx. Limits with the
-// Unit Calls or Cost ignore them and count the n of the call. Calls with n = 0 take nothing,
-// and TryAcquire has no context. costs must not be changed afterwards. It panics if an amount
-// is negative.
-func WithCosts(ctx context.Context, costs Costs) context.Context {
-	costs.mustNotBeNegative()
-	return context.WithValue(ctx, costsKey{}, costs)
-}
-
-// costsOf returns the costs of ctx.
-func costsOf(ctx context.Context) Costs {
-	costs, _ := ctx.Value(costsKey{}).(Costs)
-	return costs
-}
-
-func (c Costs) mustNotBeNegative() {
-	for unit, n := range c {
-		if n < 0 {
-			panic(fmt.Sprintf("sluice: %s < 0: %d", unit, n))
-		}
-	}
-}
-
-// amount returns the amount of unit for a call of n with costs.
-func (c Costs) amount(unit Unit, n int64) int64 {
-	if unit == Calls || unit == Cost {
-		return unit.of(n)
-	}
-	return c[unit]
 }

@@ -310,3 +310,17 @@ const (
 	// EventReleased: the permit of a call was released. Fields: N, Held.
 	EventReleased EventKind = "released"
 )
+
+// A reporter reports the events of a gate.
+type reporter struct {
+	name     string
+	observer Observer // or nil
+}
+
+// report passes e to the observer of the gate, if there is one.
+func (r *reporter) report(e Event) {
+	if r.observer != nil {
+		e.Gate = r.name
+		r.observer(e)
+	}
+}

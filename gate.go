@@ -1,16 +1,16 @@
 package sluice
 
 import (
-	"container/list"
 	"context"
 	"fmt"
-	"sync/atomic"
 	"time"
 
 	"github.com/sluice-go/sluice/internal/adaptive"
 	"github.com/sluice-go/sluice/internal/errs"
 	"github.com/sluice-go/sluice/internal/queue"
 	"github.com/sluice-go/sluice/internal/schedule"
+	"github.com/sluice-go/sluice/internal/sentence"
+	"github.com/sluice-go/sluice/internal/snapshot"
 	"github.com/sluice-go/sluice/limits"
 )
 
@@ -27,68 +27,22 @@ import (
 // A Gate is safe for use by multiple goroutines, must be made by [New] and must not be copied.
 // Without [Adaptive].Peers it starts no goroutine and need not be closed.
 type Gate struct {
-	queue queue.Queue
+	listener // at its end is what calls read that start without the lock, as they do of the next fields
 
-	// Read by calls that start without the lock, see admitter.go. After the queue: the fields of it
-	// that are read are at its end.
-	lane     schedule.Lane
-	plain    bool // no further limits, semaphore, parent or observer
-	observed bool // it or a parent has an observer
-	memory
+	plain bool // no further limits, semaphore, parent or observer
 	ways
 
-	name       string
-	observer   Observer // or nil
-	semaphore  limits.Semaphore
-	maxWaiting int
-	refusedBy  func(error) (bool, time.Duration) // Config.IsThrottle
+	lending
+	refusedBy func(error) (bool, time.Duration) // Config.IsThrottle
 
-	behind queue.Behind
-	flow   queue.Flow // its share of the parent
 	lifetime
-
-	// Guarded by the queue's lock, as what the types say from here on.
-	schedule  schedule.Schedule
-	why       string // of the pause
-	held      held
-	kin       kinship   // guarded by the lock of account
-	borrowers list.List // when each caller came that waits for Config.Semaphore, in this order
-
-	room room
-
-	counters
-}
-
-// ways are how a call gets through a gate, its limits and its parents.
-type ways struct {
-	direct direct        // without a queue, or nil
-	open   direct        // the same for Do and Wait, which take nothing else; or nil
-	ask    queue.AskFunc // at the head of the queue; nil unless there are limits or a parent
-	steps  []step        // for its limits and those of its parents
-
-	parent    *Gate
-	ahead     time.Duration                   // by how much the clock of the parent's queue is ahead
-	tie       *tie                            // to the parent, or nil
-	claimants atomic.Pointer[Keyed[Claimant]] // nil until one comes
-
-	children atomic.Int64 // gates that have it as their parent
-	lent     atomic.Int64 // how many Keyeds have it
-
-	account      *Gate         // above, which is adaptive in its place; or nil
-	accountAhead time.Duration // by how much the clock of its queue is ahead
 }
 
 // A lifetime is the lifetime of a gate.
 type lifetime struct {
 	life    context.Context // ended by Close
 	end     context.CancelFunc
-	drained chan struct{} // closed when closed and nothing is in flight
-}
-
-// held is the cause that delays the head of a queue, unless that is the gate itself.
-type held struct {
-	by    limits.Cause  // or ""
-	until time.Duration // as by has said; 0 if it has not
+	peering *peering // which goes on for a moment; or nil
 }
 
 // Acquire blocks until a call of cost n may start, behind the callers that came
@@ -214,37 +168,31 @@ func (g *Gate) Do(ctx context.Context, f func(ctx context.Context) error) error 
 	return g.ended(f(ctx), p.since, &p)
 }
 
+// admitNothing is acquire for n = 0.
+func (g *Gate) admitNothing(ctx context.Context) error {
+	if err := ctx.Err(); err != nil {
+		return g.refuse(ctx, 0, err)
+	}
+	if g.life.Err() != nil {
+		return g.refuse(ctx, 0, limits.ErrClosed)
+	}
+	return nil
+}
+
+// ended applies err, which a call returned, to the gates that it concerns and returns it. since is
+// when the call left and p its permit, nil if it has none.
+func (g *Gate) ended(err error, since time.Duration, p *Permit) error {
+	a := answer{g, g.account, since + g.accountAhead}
+	a.end(err, p)
+	return err
+}
+
 func (g *Gate) acquire(ctx context.Context, r queue.Request) (*Permit, error) {
 	p := new(Permit)
 	if err := p.acquire(ctx, g, &r); err != nil {
 		return nil, err
 	}
 	return p, nil
-}
-
-// finish ends a call that left at since.
-func (g *Gate) finish(since time.Duration) {
-	g.vacate()
-	if g.hold.Wanted(since) {
-		g.queue.Lock()
-		now := g.queue.Now()
-		g.hold.Add(now - since)
-		g.recently.note(since, g.sofar(now))
-		g.queue.Unlock()
-	}
-}
-
-// vacate returns a place in flight. It takes the lock only if a caller waits for
-// it, or Shutdown does.
-func (g *Gate) vacate() {
-	g.room.calls.End()
-	if g.queue.Busy() {
-		g.queue.Lock()
-		g.queue.Advance(g.queue.Now())
-		g.queue.Kick()
-		g.checkDrained()
-		g.queue.Unlock()
-	}
 }
 
 // SetRate changes the rate and its burst; the zero Rate means no limit. If New would return an
@@ -286,34 +234,6 @@ func (g *Gate) SetConcurrency(limit int64) error {
 // the clock later does not move the end.
 func (g *Gate) PauseUntil(t time.Time, why string) { g.pauseUntil(t, why, queue.Forever, false) }
 
-// pauseUntil is PauseUntil because of a call that left at since, Forever if there is none. window says
-// that a published window has throttled it.
-func (g *Gate) pauseUntil(t time.Time, why string, since time.Duration, window bool) {
-	g.queue.Lock()
-	until := g.queue.Instant(g.queue.Now(), t)
-	longer := until > g.schedule.Paused()
-	g.queue.Unlock()
-	if !longer { // each of the calls in flight may bring such a pause
-		return
-	}
-	var left time.Duration
-	g.queue.Change(func(now time.Duration) {
-		if until > g.schedule.Paused() {
-			g.schedule.PauseUntil(until)
-			g.why = why
-			if left = until - now; left > 0 {
-				g.memory.slowStart(now, since, left, false)
-				if window {
-					g.memory.ramp.published(true)
-				}
-			}
-		}
-	})
-	if left > 0 {
-		g.report(Event{Kind: EventPaused, Wait: left, Why: why})
-	}
-}
-
 // Resume ends a pause now. Waiting callers start as at the end of any pause.
 func (g *Gate) Resume() {
 	paused := false
@@ -326,6 +246,143 @@ func (g *Gate) Resume() {
 	if paused {
 		g.report(Event{Kind: EventResumed})
 	}
+}
+
+// Stats returns a consistent picture of the gate, except for Why about parents. The counts of
+// rejections and waits may be a call behind, and an arriving call may count as admitted
+// although it then has to wait. The cost of Stats grows with Pacing.
+func (g *Gate) Stats() Stats {
+	g.queue.Lock()
+	now := g.queue.Now()
+	g.queue.Advance(now)
+	g.counters.passed(g.room.calls.Passed()) // also those that lost their slot after the lane was closed
+	budget := g.budget.at(now)
+	s := Stats{
+		Name:        g.name,
+		Concurrency: g.room.limit,
+		Rate:        g.rate,
+		InFlight:    g.room.used(),
+		Waiting:     int64(g.queue.Len()),
+		LimitedBy:   g.holds(now),
+		NextSlot:    g.queue.Time(max(g.schedule.Slot(), now+g.budget.peek(now, 0))),
+		Spacing:     budget.spacing,
+		RetryTokens: budget.tokens,
+		Admitted:    g.granted,
+		Unreturned:  g.stranded.Load(),
+		Learned:     g.learner.learned(&g.queue),
+	}
+	if until := g.schedule.Paused(); until > now {
+		s.PausedUntil, s.PausedWhy = g.queue.Time(until), g.why
+	}
+	g.countWaiting(&s, now)
+	if n, came := g.lending.waiting(); n > 0 {
+		if s.Waiting+s.Pacing == 0 {
+			s.LimitedBy = limits.BySemaphore
+		}
+		s.Waiting += n
+		s.OldestWait = max(s.OldestWait, now-came)
+	}
+	s.held.End, s.held.AtLeast = g.ends(now, s.LimitedBy)
+	s.at = g.queue.Time(now)
+	g.queue.Unlock()
+
+	if g.parent != nil {
+		s.Parent = g.parent.name
+	}
+	s.held.For, s.held.Why = string(s.LimitedBy), s.about(s.LimitedBy)
+	if s.LimitedBy == limits.ByParent {
+		s.held = s.held.Below(g.parent.heldUp())
+	}
+	if last := g.lastError.Load(); last != nil {
+		s.LastError, s.LastErrorAt = last.String(), g.queue.Time(last.at)
+	}
+	s.Rejected = g.counters.rejections()
+	s.Retried = g.retried.Load()
+	s.Waits = g.waits.snapshot(s.Admitted)
+	return s
+}
+
+// String returns the Stats of g in one line for people.
+func (g *Gate) String() string { return g.Stats().String() }
+
+// heldUp returns the cause for which the first call in the queue of g waits, and the gates above g.
+func (g *Gate) heldUp() sentence.Wait {
+	g.queue.Lock()
+	now := g.queue.Now()
+	cause := g.holds(now)
+	w := sentence.Wait{For: string(cause), Why: g.about(cause)}
+	w.End, w.AtLeast = g.ends(now, cause)
+	g.queue.Unlock()
+	if cause == limits.ByParent {
+		w = w.Below(g.parent.heldUp())
+	}
+	return w
+}
+
+// TurnAway ends the waits of the calls that have a label for which which returns true: their
+// [RetryLoop.Next] returns [ErrTurnedAway]. Nothing is taken, and Stats.Rejected does not count
+// them; their event is EventRejected with the reason "moved". Calls without a label stay. which
+// must return soon and must not use the gate.
+func (g *Gate) TurnAway(which func(label uint32) bool) {
+	g.queue.TurnAway(which)
+	if k := g.claimants.Load(); k != nil {
+		for gate := range k.all() {
+			gate.queue.TurnAway(which)
+		}
+	}
+}
+
+// Forget discards all that the gate has learned from throttled calls. Use it if you know that the
+// server has changed, or that an incident has ended: estimates also expire, but not immediately.
+// The configured rate and concurrency stay, as does a pause, which Resume ends. The gate learns
+// nothing more from calls in flight. One with Adaptive.Peers may learn the estimate again from its
+// peers.
+func (g *Gate) Forget() {
+	g.queue.Change(func(now time.Duration) {
+		g.memory.forget(g.sofar(now))
+	})
+}
+
+// Snapshot returns the estimate of the gate, for Restore: see [Adaptive].
+func (g *Gate) Snapshot() []byte {
+	g.queue.Lock()
+	defer g.queue.Unlock()
+	l := g.learner
+	switch {
+	case l == nil:
+		return adaptive.New(adaptive.Config{}).Snapshot()
+	case l.blamed == nil:
+		return l.controller.Snapshot()
+	}
+	var units []unitSnapshot
+	l.each(func(b *belief) {
+		if b.limited() {
+			units = append(units, unitSnapshot{b.unit, b.controller.Snapshot()})
+		}
+	})
+	return snapshot.Seal(unitsKind, units)
+}
+
+// Restore adopts the estimates of a Snapshot, such as one of an earlier run of the program. The
+// configured rate and concurrency stay maxima. Restore changes nothing if the snapshot has no
+// estimates, or if Adaptive is off. It returns an error and changes nothing if data is not a
+// snapshot of a gate.
+func (g *Gate) Restore(data []byte) error {
+	g.queue.Lock()
+	defer g.queue.Unlock()
+	l := g.newLearner()
+	if err := l.restore(data); err != nil {
+		return fmt.Errorf("sluice: restore of gate %q: %w", g.name, err)
+	}
+	if l.changes() > 0 && !g.adaptive.Disabled {
+		if g.rate.Count > 0 && l.controller.Changes() == 0 && !g.adaptive.searches() {
+			g.takeOver(l, g.sofar(g.queue.Now()), 1) // its limit was not exhausted: it begins at the rate
+		}
+		g.setLearner(l)
+		g.queue.Recheck()
+		g.wake(g.queue.Now())
+	}
+	return nil
 }
 
 // Close closes the gate: waiting and later callers get [limits.ErrClosed]. Calls in flight stay
@@ -358,47 +415,6 @@ func (g *Gate) Shutdown(ctx context.Context) error {
 		return nil
 	case <-ctx.Done():
 		return errs.Done(ctx)
-	}
-}
-
-// checkDrained is called with the queue locked when the gate was closed or a call
-// ended.
-func (g *Gate) checkDrained() {
-	if g.room.calls.Calls() > 0 || g.queue.Closed() == nil {
-		return
-	}
-	select {
-	case <-g.drained:
-	default:
-		close(g.drained)
-	}
-}
-
-// refuse counts and reports the refusal of a call of cost n with err, and returns err
-// with the gate's name.
-func (g *Gate) refuse(ctx context.Context, n int64, err error) error {
-	e := g.refusal(ctx, n, err)
-	g.report(e)
-	return e.Err
-}
-
-// turnedAway reports that a call of cost n was turned away, and returns err.
-func (g *Gate) turnedAway(ctx context.Context, n int64, err error) error {
-	g.report(Event{Kind: EventRejected, Context: ctx, N: n, Reason: reasonMoved, Err: errs.Named(g.name, ErrTurnedAway)})
-	return err
-}
-
-// refusal counts a refusal and returns its event.
-func (g *Gate) refusal(ctx context.Context, n int64, err error) Event {
-	reason := g.counters.refuse(g.queue.Now(), err)
-	return Event{Kind: EventRejected, Context: ctx, N: n, Reason: reasons[reason], Err: errs.Named(g.name, err)}
-}
-
-// report passes e to the observer of g, if there is one.
-func (g *Gate) report(e Event) {
-	if g.observer != nil {
-		e.Gate = g.name
-		g.observer(e)
 	}
 }
 

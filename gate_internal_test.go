@@ -28,7 +28,7 @@ func TestLane_PlacesAreTakenOnce(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := (*admitter)(g)
+	r := admitter{&g.turnstile}
 	places := g.lane.Slots().Places()
 	over := 0
 	done := make(chan struct{})
@@ -352,7 +352,7 @@ func TestLane_LostSlotIsNotGranted(t *testing.T) {
 
 // forecasts counts how often a gate forecasts the wait of a call.
 type forecasts struct {
-	*admitter
+	admitter
 	n int
 }
 
@@ -385,7 +385,7 @@ func TestPermit_Settle_LooksOnlyAtDelayedWaiters(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				f := &forecasts{admitter: (*admitter)(g)}
+				f := &forecasts{admitter: admitter{&g.turnstile}}
 				g.queue.Init(f, queue.Config{Refuse: g.room.refuse, Weigh: g.rateUnit.of, Latch: f.admitter})
 				p, err := g.Acquire(t.Context(), 10)
 				if err != nil {

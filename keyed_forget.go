@@ -36,7 +36,7 @@ func (k *Keyed[K]) forget(n int, idle time.Duration, pressed bool, now time.Time
 
 // mayForget reports whether e may be forgotten.
 func (k *Keyed[K]) mayForget(e *keyedGate[K], pressed bool) bool {
-	return !k.maybeParent(e) && !k.remembers(e.gate) && e.gate.asNew(pressed)
+	return !k.maybeParent(e) && !k.remembers(e.gate) && e.asNew(pressed)
 }
 
 // maybeParent reports whether the gate of e was used since the start of a newGate that
@@ -45,7 +45,7 @@ func (k *Keyed[K]) maybeParent(e *keyedGate[K]) bool {
 	return len(k.making) > 0 && e.era >= k.making[0].era
 }
 
-// asNew reports whether a new gate would let no more calls start than g, leaving aside
+// asNew reports whether a new gate would let no more calls start than that of e, leaving aside
 // Config.Limits.
 //
 // Half of the retry budget is enough, so that a host that failed once is forgotten at
@@ -53,20 +53,22 @@ func (k *Keyed[K]) maybeParent(e *keyedGate[K]) bool {
 // minute after the last call: a new gate would let all calls start immediately for a server that
 // has just refused one. If pressed, neither counts: some more retries do less harm than
 // refusing a new key.
-func (g *Gate) asNew(pressed bool) bool {
+func (e *keyedGate[K]) asNew(pressed bool) bool {
+	g := e.gate
 	g.queue.Lock()
 	defer g.queue.Unlock()
 	now := g.queue.Now()
 	budget := g.budget.at(now)
-	return !g.inUse() &&
+	return !e.inUse() &&
 		g.schedule.Wait(now, 0) == 0 &&
 		(pressed || g.brakes.asleep(now, g.schedule.Paused()) && budget.tokens >= min(budget.capacity, budget.capacity/2))
 }
 
-// inUse reports whether another gate must not take the place of g: a call is in it or
+// inUse reports whether another gate must not take the place of that of e: a call is in it or
 // waits, it is a parent, or it is closed (a new one would be open). The queue must be
 // locked.
-func (g *Gate) inUse() bool {
+func (e *keyedGate[K]) inUse() bool {
+	g := e.gate
 	return g.children.Load() > 0 || g.room.calls.Calls() > 0 || g.queue.Len() > 0 || g.queue.Closed() != nil
 }
 
@@ -208,7 +210,7 @@ func (k *Keyed[K]) loss(e *keyedGate[K]) loss {
 	defer g.queue.Unlock()
 	now := g.queue.Now()
 	switch {
-	case k.maybeParent(e) || g.inUse():
+	case k.maybeParent(e) || e.inUse():
 		return inUse
 	case g.schedule.Paused() > now:
 		return isPaused

@@ -2,11 +2,13 @@ package sluice
 
 import (
 	"cmp"
+	"encoding/json"
 	"math"
 	"time"
 
 	"github.com/sluice-go/sluice/internal/adaptive"
 	"github.com/sluice-go/sluice/internal/forecast"
+	"github.com/sluice-go/sluice/internal/snapshot"
 	"github.com/sluice-go/sluice/limits"
 )
 
@@ -21,7 +23,7 @@ type learner struct {
 	departures  *departures
 	controllers controllers
 	catchUp     time.Duration // Config.MaxCatchUp
-	weighed     bool          // all throttled calls so far were unclear, see Gate.weigh
+	weighed     bool          // all throttled calls so far were unclear, see listener.weigh
 	blockedAt   time.Duration // when the last blockage began
 	// askedUntil is until when the last throttled calls asked to wait.
 	askedUntil time.Duration
@@ -290,4 +292,45 @@ func (b *belief) forecast(p prospect, o *outlook) {
 			End:  known.Since + known.Window - p.now,
 		}, limits.ByLearned, unit)
 	}
+}
+
+// A snapshot of a gate of one unit is that of its controller. Otherwise it has the snapshots of all
+// controllers, by unit.
+type unitSnapshot struct {
+	Unit    Unit            `json:"unit"`
+	Learned json.RawMessage `json:"rule"`
+}
+
+const unitsKind = "units"
+
+// restore restores a new learner.
+func (l *learner) restore(data []byte) error {
+	units, err := snapshot.Open[[]unitSnapshot](data, unitsKind)
+	if err != nil {
+		return l.controller.Restore(data)
+	}
+	for _, u := range units {
+		if err := l.restoreUnit(u); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (l *learner) restoreUnit(u unitSnapshot) error {
+	b := &l.belief
+	if u.Unit != l.unit {
+		if b = l.add(u.Unit); b == nil || b.controller != nil {
+			return snapshot.Impossible() // too many, or one of them twice
+		}
+		b.controller = l.controllers.further(u.Unit)
+	}
+	if err := b.controller.Restore(u.Learned); err != nil {
+		return err
+	}
+	if known := b.controller.Belief(); known.Changes > 0 {
+		b.suspect.Restore(known.Rate)
+		l.blamed = b
+	}
+	return nil
 }

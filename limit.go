@@ -1,6 +1,8 @@
 package sluice
 
 import (
+	"cmp"
+	"container/list"
 	"context"
 	"errors"
 	"fmt"
@@ -12,7 +14,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/sluice-go/sluice/internal/bell"
+	"github.com/sluice-go/sluice/internal/errs"
 	"github.com/sluice-go/sluice/internal/flight"
 	"github.com/sluice-go/sluice/internal/forecast"
 	"github.com/sluice-go/sluice/internal/queue"
@@ -115,175 +117,110 @@ func bellOf(limiter limits.Limiter) *queue.Bell {
 	return &b
 }
 
-// # The order in which limits are consulted
+// A Rate is how many calls, or units of cost, may start per period.
+type Rate = limits.Rate
+
+// PerSecond is [limits.PerSecond]: PerSecond(10) is one call every 100 ms, without a burst.
+func PerSecond(count int64) Rate { return limits.PerSecond(count) }
+
+// Every is [limits.Every]: Every(100*time.Millisecond) is 10 per second.
+func Every(interval time.Duration) Rate { return limits.Every(interval) }
+
+// Must returns v, or panics if err is not nil. It is for package variables:
 //
-// A limit of this process costs next to nothing to consult and to return. A remote
-// one costs a round trip to consult and another to return; meanwhile other callers are
-// refused what was taken, and returning can fail. So limits of this process come
-// first, those of a call's gate and of its parents; then the remote ones, as many as
-// possible in one joint step, which takes from all of them or from none. Only what one
-// step took before another step refused is returned.
+//	var gate = sluice.Must(sluice.New(sluice.Config{Name: "api", Rate: sluice.PerSecond(10)}))
+func Must[T any](v T, err error) T { return limits.Must(v, err) }
 
-// A step takes from one limit, or from several limits at once.
-type step struct {
-	joint limits.Joint // nil if there is one limit
-	of    []ownedLimit
+// A Unit is the unit of a limit: Calls, Cost or, in a [Limit], another word such as "tokens", which
+// counts the amounts of [WithCosts]. The empty Unit is the default of the field.
+type Unit string
+
+const (
+	// Calls counts each call as 1, whatever its n.
+	Calls Unit = "calls"
+
+	// Cost counts a call as its n and, after Settle, as its actual cost.
+	Cost Unit = "cost"
+)
+
+// of returns the amount that a call of n counts.
+func (u Unit) of(n int64) int64 {
+	if u == Cost {
+		return n
+	}
+	return min(n, 1)
 }
 
-// An ownedLimit is a limit and its gate.
-type ownedLimit struct {
-	*Limit
-	gate *Gate
-	bell *queue.Bell // of its Limiter; nil if that has none
+// check returns an error unless u is empty, Calls or Cost.
+func (u Unit) check(field string) error {
+	switch u {
+	case "", Calls, Cost:
+		return nil
+	}
+	return fmt.Errorf("%s: unknown unit %q", field, u)
 }
 
-// slow reports whether a limit of s may take long to answer: it is remote, or does not say that
-// it is a limits.Notifier, which is of this process.
-func (s step) slow() bool {
-	return slices.ContainsFunc(s.of, func(l ownedLimit) bool {
-		_, remote := l.Limiter.(limits.Remote)
-		return remote || l.bell == nil
-	})
+// Costs are the amounts of several units that one call takes, such as
+//
+//	sluice.Costs{"tokens": 1200, "input": 200, "output": 1000}
+//
+// Each amount is taken from the limits of a gate, and of its parents, that have that Unit. A
+// missing unit is an amount of 0: the call does not wait for such a limit. No amount may be
+// negative.
+type Costs map[Unit]int64
+
+type costsKey struct{}
+
+// WithCosts returns a context for calls with costs, in place of those of ctx. Limits with the
+// Unit Calls or Cost ignore them and count the n of the call. Calls with n = 0 take nothing,
+// and TryAcquire has no context. costs must not be changed afterwards. It panics if an amount
+// is negative.
+func WithCosts(ctx context.Context, costs Costs) context.Context {
+	costs.mustNotBeNegative()
+	return context.WithValue(ctx, costsKey{}, costs)
 }
 
-// stepsOf returns the steps for the limits of g and of its parents.
-func stepsOf(g *Gate) []step {
-	var local, remote []step
-	for gate := g; gate != nil; gate = gate.parent {
-		for i := range gate.limits {
-			l := ownedLimit{&gate.limits[i], gate, bellOf(gate.limits[i].Limiter)}
-			switch _, ok := l.Limiter.(limits.Remote); {
-			case !ok:
-				local = append(local, step{of: []ownedLimit{l}})
-			case gate == g || len(remote) > 0:
-				remote = join(remote, l)
-			}
+// costsOf returns the costs of ctx.
+func costsOf(ctx context.Context) Costs {
+	costs, _ := ctx.Value(costsKey{}).(Costs)
+	return costs
+}
+
+func (c Costs) mustNotBeNegative() {
+	for unit, n := range c {
+		if n < 0 {
+			panic(fmt.Sprintf("sluice: %s < 0: %d", unit, n))
 		}
 	}
-	if len(remote) == 0 && g.parent != nil {
-		// The same as those of its parent: the Joint may have taken ahead for all children.
-		remote = slices.DeleteFunc(slices.Clone(g.parent.steps), func(s step) bool { return !s.remote() })
+}
+
+// amount returns the amount of unit for a call of n with costs.
+func (c Costs) amount(unit Unit, n int64) int64 {
+	if unit == Calls || unit == Cost {
+		return unit.of(n)
 	}
-	return append(local, remote...)
+	return c[unit]
 }
 
-// remote reports whether s asks over a network.
-func (s step) remote() bool {
-	_, ok := s.of[0].Limiter.(limits.Remote)
-	return ok
+// An ExpectedCall has the expected properties of each call of a [Gate.Estimate].
+type ExpectedCall struct {
+	// Costs are the amounts that a call takes. The amount of Cost is the n of the call; 0 means 1. If
+	// Costs is not nil, a unit that is missing is an amount of 0.
+	Costs Costs
+
+	// Duration is how long a call stays in flight. 0 means the mean of the calls so far.
+	Duration time.Duration
 }
 
-// join adds l, which is remote, to the first step that it can join, or as a new step.
-func join(steps []step, l ownedLimit) []step {
-	for i := range steps {
-		s := &steps[i]
-		var others []limits.Limiter
-		for _, o := range s.of[1:] {
-			others = append(others, o.Limiter)
-		}
-		if joint := s.of[0].Limiter.(limits.Remote).Join(append(others, l.Limiter)...); joint != nil {
-			s.joint, s.of = joint, append(s.of, l)
-			return steps
-		}
-	}
-	return append(steps, step{l.Limiter.(limits.Remote).Join(), []ownedLimit{l}})
-}
-
-// A behind is the calls that wait behind one.
-type behind struct{ calls, cost int64 }
-
-// of returns what the calls of b will take of l, as far as that is known.
-func (b behind) of(l ownedLimit) int64 {
-	switch l.Unit {
+// amount returns the amount of unit that a call takes.
+func (c *ExpectedCall) amount(unit Unit) int64 {
+	switch unit {
 	case Calls:
-		return b.calls
+		return 1
 	case Cost:
-		return b.cost
+		return cmp.Or(c.Costs[Cost], 1)
 	}
-	return 0
-}
-
-// take takes for a call of n, or returns how long to wait and the limit that refuses. b waits
-// behind it.
-func (s *step) take(ctx context.Context, n int64, b behind) (wait time.Duration, by ownedLimit, err error) {
-	if s.joint == nil {
-		if n = s.of[0].of(ctx, n); n > 0 {
-			wait, err = s.of[0].Limiter.Admit(ctx, n)
-		}
-		return wait, s.of[0], err
-	}
-	all, any := make([]int64, 2*len(s.of)), false
-	all, ahead := all[:len(s.of)], all[len(s.of):]
-	for i, l := range s.of {
-		all[i], ahead[i] = l.of(ctx, n), b.of(l)
-		any = any || all[i] > 0
-	}
-	if !any {
-		return 0, s.of[0], nil
-	}
-	wait, which, err := s.joint.AdmitAll(ctx, all, ahead)
-	return wait, s.of[which], err
-}
-
-// takeAll takes from all steps for a call of n, or from none and returns how long to wait and the
-// limit that refuses.
-func takeAll(ctx context.Context, n int64, steps []step, b behind) (wait time.Duration, by ownedLimit, err error) {
-	taken := 0
-	defer func() {
-		if taken < len(steps) { // a limit refuses, or has panicked
-			giveBack(ctx, n, steps[:taken])
-		}
-	}()
-	for i := range steps {
-		if wait, by, err = steps[i].take(ctx, n, b); wait > 0 || err != nil {
-			return wait, by, err
-		}
-		taken++
-	}
-	return 0, by, nil
-}
-
-// giveBack undoes takeAll for a call of n, also if ctx is done.
-func giveBack(ctx context.Context, n int64, steps []step) {
-	if len(steps) == 0 {
-		return
-	}
-	ctx = bell.Quietly(context.WithoutCancel(ctx))
-	for i := range steps {
-		steps[i].adjust(ctx, 0, func(l ownedLimit) int64 { return -l.of(ctx, n) })
-	}
-}
-
-// settle corrects by delta what the limits that count cost gave age ago.
-func (s *step) settle(ctx context.Context, delta int64, age time.Duration) {
-	s.adjust(ctx, age, func(l ownedLimit) int64 {
-		if l.Unit == Cost {
-			return delta
-		}
-		return 0
-	})
-}
-
-func (s *step) adjust(ctx context.Context, age time.Duration, by func(ownedLimit) int64) {
-	delta, any := make([]int64, len(s.of)), false
-	for i, l := range s.of {
-		delta[i] = by(l)
-		any = any || delta[i] != 0
-	}
-	if !any {
-		return
-	}
-	var lost []error
-	if s.joint != nil {
-		lost = s.joint.AdjustAll(ctx, delta, age)
-	} else {
-		lost = []error{s.of[0].Limiter.Adjust(ctx, delta[0], age)}
-	}
-	for i, err := range lost {
-		if err != nil {
-			s.of[i].gate.stranded.Add(1)
-		}
-	}
+	return c.Costs[unit]
 }
 
 // A room is where the calls of a gate are in flight: the limit, and the calls that take of it. The
@@ -373,4 +310,57 @@ func (r *room) settle(delta int64) int64 {
 // taken, for at most as long.
 func inFlightFor(hold time.Duration, places, taken int64) limits.Forecast {
 	return forecast.NewSliding(places, hold, func(yield func(time.Duration, int64) bool) { yield(0, taken) })
+}
+
+// A lending is the Config.Semaphore of a gate, from which its calls borrow permits before they wait
+// for the gate.
+type lending struct {
+	semaphore  limits.Semaphore // or nil
+	maxWaiting int              // for it and in the queue of the gate together; 0: no limit
+	borrowers  list.List        // when each caller came that waits for it, in this order; guarded by the gate's queue
+}
+
+// borrow takes n permits, waiting for longest at most, and returns how long that took. It ends with life,
+// when the gate is closed, whose queue is q.
+func (l *lending) borrow(ctx, life context.Context, q *queue.Queue, n int64, longest time.Duration) (limits.Lease, time.Duration, error) {
+	began, done, err := l.queueUp(q)
+	if err != nil {
+		return nil, 0, err
+	}
+	defer done()
+	asking, stop := context.WithCancel(errs.Honest(ctx))
+	defer stop()
+	defer context.AfterFunc(life, stop)()
+	lease, err := l.semaphore.Acquire(asking, n, longest)
+	if err != nil && life.Err() != nil && ctx.Err() == nil {
+		err = limits.ErrClosed
+	}
+	return lease, q.Now() - began, err
+}
+
+// queueUp counts a caller that waits from now on, until it calls done.
+func (l *lending) queueUp(q *queue.Queue) (now time.Duration, done func(), err error) {
+	q.Lock()
+	defer q.Unlock()
+	switch err := q.Closed(); {
+	case err != nil:
+		return 0, nil, err
+	case l.maxWaiting > 0 && q.Len()+l.borrowers.Len() >= l.maxWaiting:
+		return 0, nil, limits.ErrQueueFull
+	}
+	now = q.Now()
+	place := l.borrowers.PushBack(now)
+	return now, func() {
+		q.Lock()
+		l.borrowers.Remove(place)
+		q.Unlock()
+	}, nil
+}
+
+// waiting returns how many callers wait, and when the first of them came. The gate's queue is locked.
+func (l *lending) waiting() (n int64, came time.Duration) {
+	if first := l.borrowers.Front(); first != nil {
+		came = first.Value.(time.Duration)
+	}
+	return int64(l.borrowers.Len()), came
 }

@@ -1,24 +1,21 @@
 package sluice
 
 import (
+	"slices"
 	"sync/atomic"
 	"time"
 
 	"github.com/sluice-go/sluice/internal/adaptive"
 	"github.com/sluice-go/sluice/internal/evidence"
 	"github.com/sluice-go/sluice/internal/flight"
+	"github.com/sluice-go/sluice/limits"
 )
 
 // A memory is what a gate remembers of the answers to its calls, and the brakes that they put on. It
 // decides what an answer means for later calls, and knows nothing of those that wait: it does not
-// lock, wait or report. Its methods are called with the gate's queue locked: answers.go does that, and
+// lock, wait or report. Its methods are called with the gate's queue locked: a listener does that, and
 // afterwards wakes the callers that may start earlier.
 type memory struct {
-	// Read by calls that start and end without the lock.
-	impaired     atomic.Bool // the budget is not full, or the tally not quiet: successes change them
-	answersCount atomic.Bool // there is a ramp or a learner: answers count
-	hold         flight.Hold
-
 	given
 	room     *room // of the gate, to look at
 	adaptive Adaptive
@@ -31,7 +28,29 @@ type memory struct {
 	strikes    strikes
 	recently   recently
 	departures departures
-	peering    *peering // or nil
+	sharing    sharing // or nil
+
+	// Read by calls that start and end without the lock. They are at the end, next to what such calls
+	// read of a Gate: with thousands of gates each line of the cache is a miss.
+	hold         flight.Hold
+	impaired     atomic.Bool // the budget is not full, or the tally not quiet: successes change them
+	answersCount atomic.Bool // there is a ramp or a learner: answers count
+}
+
+// A sharing shares with other processes what a gate learns: a peering. It is used with the queue locked.
+type sharing interface {
+	// use notes that a call of n with costs wants to start, and started that it does.
+	use(n int64, costs Costs)
+	started(n int64, costs Costs)
+
+	// refused notes that the server throttled a call, and settle that one took so much more of unit.
+	refused(e *ending)
+	settle(unit Unit, delta int64)
+
+	// begin makes controller, which is new, that of the group of unit, if there is one, and scale tells
+	// it its part. The unit of the first group is "".
+	begin(unit Unit, controller *adaptive.Controller)
+	scale(unit Unit, controller *adaptive.Controller)
 }
 
 // A given is what a gate was told about the limits of its server.
@@ -65,7 +84,9 @@ func (m *memory) learn(here sofar, n int64) {
 func (m *memory) newLearner() *learner {
 	l := &learner{departures: &m.departures, controllers: m, catchUp: m.catchUp}
 	l.belief = belief{controller: adaptive.New(m.config()), unit: m.given.unit()}
-	m.peering.scale("", l.controller)
+	if m.sharing != nil {
+		m.sharing.scale("", l.controller)
+	}
 	return l
 }
 
@@ -75,26 +96,40 @@ func (m *memory) further(unit Unit) *adaptive.Controller {
 	cfg := m.config()
 	cfg.Max, cfg.MaxConcurrency, cfg.Unlimited, cfg.Paced = 0, 0, true, true
 	controller := adaptive.New(cfg)
-	m.peering.scale(unit, controller)
+	if m.sharing != nil {
+		m.sharing.scale(unit, controller)
+	}
 	return controller
 }
 
 // accused implements controllers.
 func (m *memory) accused(now time.Duration, unit Unit, s *adaptive.Suspect) *adaptive.Controller {
 	controller := m.further(unit)
-	m.peering.begin(unit, controller)
+	if m.sharing != nil {
+		m.sharing.begin(unit, controller)
+	}
 	controller.TakeOver(now, s.Past(m.hold.Mean()))
 	return controller
+}
+
+// share notes, if what is learned is shared, that a call took delta more of unit.
+func (m *memory) share(unit Unit, delta int64) {
+	if m.sharing != nil {
+		m.sharing.settle(unit, delta)
+	}
 }
 
 // setLearner makes l the learner.
 func (m *memory) setLearner(l *learner) {
 	m.learner, m.ramp = l, nil
 	m.answersCount.Store(true)
-	m.peering.begin("", l.controller)
+	if m.sharing == nil {
+		return
+	}
+	m.sharing.begin("", l.controller)
 	for _, b := range l.more {
 		if b.controller != nil {
-			m.peering.begin(b.unit, b.controller)
+			m.sharing.begin(b.unit, b.controller)
 		}
 	}
 }
@@ -263,6 +298,35 @@ func (m *memory) throttled(here sofar, call *ending, asked time.Duration, weighe
 	return lesson{true, m.learner.blockedFor(call.now)}
 }
 
+// suspects records that a call that left at since was throttled, and reports whether it is time to
+// learn. weighed says that many calls were throttled lately.
+func (m *memory) suspects(here sofar, since, asked time.Duration, weighed bool) bool {
+	now := here.at
+	if m.given.any() {
+		if many := m.strikes.add(now, since, here.calls, asked > 0); many || asked > 0 {
+			return many
+		}
+		m.slowStart(now, since, 0, false)
+		return false
+	}
+	m.ramp = m.ramp.refuse(now, since, asked, false)
+	return weighed || asked > 0 || m.ramp.on && m.ramp.began > now
+}
+
+// slowStart records for the slow start that the server throttled a call that left at since and asked
+// for a wait of asked. Without one, asked = 0, the call counts if it is one of many, as far as is known,
+// or surely is. A gate with a rate needs no slow start, one that learns decides by itself, and one whose
+// server publishes how fast its limits refill starts as they do after a pause.
+func (m *memory) slowStart(now, since, asked time.Duration, surely bool) {
+	if asked > 0 && m.limits.refill() {
+		return
+	}
+	if m.rate.Count == 0 && m.learner == nil {
+		m.ramp = m.ramp.refuse(now, since, asked, surely)
+		m.answersCount.Store(true)
+	}
+}
+
 // answered records how a call ended that was not throttled.
 func (m *memory) answered(call *ending, outcome adaptive.Outcome) {
 	m.endRecord(call)
@@ -321,7 +385,7 @@ func (m *memory) failed(now time.Duration) {
 }
 
 // answeredWell records that a server that is well has answered a call that left at since, see
-// Gate.answeredWell, and reports whether callers may start earlier. Calls are interval apart anyway.
+// listener.answeredWell, and reports whether callers may start earlier. Calls are interval apart anyway.
 func (m *memory) answeredWell(now, since time.Duration, refund int, unclear bool, interval time.Duration) (wake bool) {
 	m.tally.grant(since)
 	if !unclear && m.evidence.Granted(now, since) {
@@ -338,4 +402,65 @@ func (m *memory) answeredWell(now, since time.Duration, refund int, unclear bool
 	m.budget = b
 	m.impaired.Store(!b.recovered() || !m.tally.quiet() || !m.evidence.Quiet())
 	return wake
+}
+
+// brakes are all brakes of a gate.
+type brakes struct {
+	ramp    *ramp    // or nil
+	learner *learner // or nil
+	budget  budget   // a brake while it spaces calls
+}
+
+// on appends to to those that are on, first those whose cause is named if several hold a call up for
+// equally long. A caller has room in to for mostBrakes.
+func (s *brakes) on(to []brake) []brake {
+	if s.ramp != nil {
+		to = append(to, s.ramp)
+	}
+	if s.learner != nil {
+		to = append(to, s.learner)
+	}
+	if s.budget.spacing > 0 {
+		to = append(to, &s.budget)
+	}
+	return to
+}
+
+const mostBrakes = 3
+
+// any reports whether a brake is on. None is in a gate that was never refused anything.
+func (s *brakes) any() bool { return s.ramp != nil || s.learner != nil || s.budget.spacing > 0 }
+
+// demand returns how long a call that wants w has to wait for the brakes.
+func (s *brakes) demand(now time.Duration, w want) (wait time.Duration) {
+	var on [mostBrakes]brake
+	for _, b := range s.on(on[:0]) {
+		wait = max(wait, b.demand(now, w))
+	}
+	return wait
+}
+
+// peek returns how long the next call would have to wait for the brakes, and the brake.
+func (s *brakes) peek(now time.Duration, inFlight int64) (wait time.Duration, cause limits.Cause) {
+	var on [mostBrakes]brake
+	for _, b := range s.on(on[:0]) {
+		if w := b.peek(now, inFlight); w > wait {
+			wait, cause = w, b.cause()
+		}
+	}
+	return wait, cause
+}
+
+// started tells the brakes that a call that wanted w starts.
+func (s *brakes) started(now, due time.Duration, w want) {
+	var on [mostBrakes]brake
+	for _, b := range s.on(on[:0]) {
+		b.started(now, due, w)
+	}
+}
+
+// asleep reports whether all brakes may be forgotten.
+func (s *brakes) asleep(now, paused time.Duration) bool {
+	var on [mostBrakes]brake
+	return !slices.ContainsFunc(s.on(on[:0]), func(b brake) bool { return !b.asleep(now, paused) })
 }

@@ -8,9 +8,128 @@ import (
 	"time"
 
 	"github.com/sluice-go/sluice/internal/contend"
+	"github.com/sluice-go/sluice/internal/errs"
 	"github.com/sluice-go/sluice/internal/queue"
 	"github.com/sluice-go/sluice/internal/schedule"
 )
+
+// Ways are how a call gets through a gate, its limits and its parents. They are fixed once the gate is
+// made, unless a field says otherwise.
+type ways struct {
+	// First what calls read that start without the lock, see memory.
+	observed     bool // the gate or a parent has an observer
+	parent       *Gate
+	account      *Gate         // that is adaptive for its calls: the gate, or one above in its place
+	accountAhead time.Duration // by how much the clock of its queue is ahead
+
+	open   direct        // without a queue, for Do and Wait, which take no more than a place and a slot; or nil
+	direct direct        // the same for all calls, and with limits; or nil
+	ask    queue.AskFunc // at the head of the queue; nil unless there are limits or a parent
+	steps  []step        // for its limits and those of its parents
+
+	gates []*Gate       // the gate, its parent, that one's parent, and so on
+	ahead time.Duration // by how much the clock of the parent's queue is ahead
+	tie   *tie          // to the parent, or nil
+
+	behind    queue.Behind
+	flow      queue.Flow // its share of the parent
+	shareUnit Unit       // of the shares of the children
+
+	// These change.
+	claimants atomic.Pointer[Keyed[Claimant]] // nil until one comes
+	children  atomic.Int64                    // gates that have it as their parent
+	lent      atomic.Int64                    // how many Keyeds have it
+}
+
+// lead sets the ways of g, which is being made, to parent, nil if there is none, and beyond.
+func (w *ways) lead(g, parent *Gate) {
+	errs.Made(parent == nil || parent.account != nil, "sluice.Gate", "sluice.New")
+	w.parent, w.account = parent, g
+	for up := g; up != nil; up = up.parent {
+		w.gates = append(w.gates, up)
+	}
+	w.observed = g.observer != nil || w.parentObserved()
+	var all []*turnstile
+	for _, up := range w.gates {
+		all = append(all, &up.turnstile)
+	}
+	var above []step
+	if parent != nil {
+		above = parent.steps
+	}
+	w.steps = stepsOf(all, above)
+	if len(g.limits) > 0 || parent != nil {
+		w.ask = newPath(w.gates, nil).asks[0]
+	}
+	w.direct = directPath(g)
+	if len(w.steps) == 0 && g.semaphore == nil && !w.observed {
+		w.open = w.direct
+	}
+	w.tie = newTie(g)
+	switch w.shareUnit = Calls; {
+	case g.rateUnit == Cost || g.room.unit == Cost || g.limits.count(Cost):
+		w.shareUnit = Cost
+	case parent != nil:
+		w.shareUnit = parent.shareUnit
+	}
+	w.behind.Count = w.shareUnit.of
+	if parent != nil {
+		g.above = parent.name
+		w.behind.Above = &parent.queue
+	}
+}
+
+// setAccount sets which gate is adaptive for the calls of g, whose queue has just been made.
+func (w *ways) setAccount(g *Gate) {
+	if w.parent == nil {
+		return
+	}
+	w.ahead = g.queue.Epoch().Sub(w.parent.queue.Epoch())
+	switch {
+	case w.parent.adaptive.Children:
+		w.account = w.parent
+	case w.parent.account != w.parent:
+		w.account = w.parent.account
+	}
+	w.accountAhead = g.queue.Epoch().Sub(w.account.queue.Epoch())
+}
+
+// asking returns how a call of the gate asks its further limits and parents, nil if there are
+// none, and the events of the parents that are to be reported when it is over.
+func (w *ways) asking() (queue.AskFunc, *events) {
+	if !w.parentObserved() {
+		return w.ask, nil
+	}
+	later := new(events)
+	return newPath(w.gates, later).asks[0], later
+}
+
+// countsCosts reports whether the gate or a parent needs to know the costs of calls in several units:
+// because it learns, or because others do.
+func (w *ways) countsCosts() bool {
+	for _, g := range w.gates {
+		if g.answersCount.Load() || g.sharing != nil {
+			return true
+		}
+	}
+	return false
+}
+
+// parentsAdmitted returns the events of the parents after they have admitted a call of n that did
+// not wait, nil if none of them has an observer.
+func (w *ways) parentsAdmitted(ctx context.Context, n int64) *events {
+	if !w.parentObserved() {
+		return nil
+	}
+	later := new(events)
+	for _, g := range slices.Backward(w.gates[1:]) { // the root first
+		later.add(g, Event{Kind: EventAdmitted, Context: ctx, N: n})
+	}
+	return later
+}
+
+// parentObserved reports whether a parent has an observer.
+func (w *ways) parentObserved() bool { return w.parent != nil && w.parent.observed }
 
 // # Admission to a gate with a parent or limits without a queue
 //
@@ -38,20 +157,17 @@ type direct []*Gate
 
 // directPath returns that of g, nil if a call needs a place to wait, or to ask limits that may take
 // long to answer: those are asked by one caller after the other.
-func directPath(g *Gate) (d direct) {
+func directPath(g *Gate) direct {
 	switch {
 	case g.parent == nil && len(g.steps) == 0: // it is alone
 		return nil
 	case slices.ContainsFunc(g.steps, step.slow):
 		return nil
 	}
-	for ; g != nil; g = g.parent {
-		d = append(d, g)
-	}
-	if len(d) > mostGates {
+	if len(g.gates) > mostGates {
 		return nil
 	}
-	return d
+	return g.gates
 }
 
 // steps returns those for the limits of d.

@@ -24,7 +24,8 @@ import (
 
 // A peering is what a gate has to do with its groups. It is guarded by the lock of the queue.
 type peering struct {
-	gate    *Gate
+	gate    *listener
+	life    context.Context // of the gate
 	with    peers.Store
 	id      string
 	units   []*peerUnit // the first one is that of the first belief of a learner
@@ -50,13 +51,13 @@ const (
 	peeringTimeout = time.Second            // of what is exchanged at one time
 )
 
-// newPeering returns the peering of g, nil if it shares nothing.
-func newPeering(g *Gate) *peering {
-	if g.adaptive.Disabled || g.adaptive.Peers == nil {
+// newPeering returns the peering of a gate until the end of its life, nil if it shares nothing.
+func newPeering(gate *listener, life context.Context) *peering {
+	if gate.adaptive.Disabled || gate.adaptive.Peers == nil {
 		return nil
 	}
-	p := &peering{gate: g, with: g.adaptive.Peers, id: rand.Text(), retired: make(chan struct{}, 1)}
-	p.units = []*peerUnit{{group: g.name, peer: adaptive.NewPeer(p.id)}}
+	p := &peering{gate: gate, life: life, with: gate.adaptive.Peers, id: rand.Text(), retired: make(chan struct{}, 1)}
+	p.units = []*peerUnit{{group: gate.name, peer: adaptive.NewPeer(p.id)}}
 	return p
 }
 
@@ -64,7 +65,7 @@ func newPeering(g *Gate) *peering {
 // between the two is the unit separator of ASCII, which no name has.
 func unitGroup(name string, unit Unit) string { return name + "\x1f" + string(unit) }
 
-// use notes, with the queue locked, that a call of n with costs wants to leave.
+// use implements sharing.
 func (p *peering) use(n int64, costs Costs) {
 	if p.gate.queue.Closed() != nil {
 		return
@@ -79,36 +80,25 @@ func (p *peering) use(n int64, costs Costs) {
 	}
 }
 
-// started notes, with the queue locked, that a call of n with costs leaves.
+// started implements sharing.
 func (p *peering) started(n int64, costs Costs) {
 	p.each(n, costs, func(u *peerUnit, amount int64) { u.sent += float64(amount) })
 }
 
-// refused notes, with the queue locked, that the server refused the call of n of permit, which
-// may be nil. What the permit was settled by before stands, so it had better be 0.
-func (p *peering) refused(n int64, permit *Permit) {
-	if p == nil {
-		return
-	}
-	done := uint32(0)
-	if permit != nil {
-		done = permit.done.Load()
-	}
-	p.each(n, permit.costs(), func(u *peerUnit, amount int64) {
+// refused implements sharing. What the call was settled by before stands, so it had better be 0.
+func (p *peering) refused(e *ending) {
+	p.each(e.n, e.costs, func(u *peerUnit, amount int64) {
 		switch unit := u.is(p); {
-		case unit == Cost && done&settled != 0:
-		case unit != Cost && unit != Calls && done&settledCosts != 0:
+		case unit == Cost && e.settled:
+		case unit != Cost && unit != Calls && e.settledCosts:
 		default:
 			u.denied += float64(amount)
 		}
 	})
 }
 
-// settle notes, with the queue locked, that a call took so much more of unit.
+// settle implements sharing.
 func (p *peering) settle(unit Unit, delta int64) {
-	if p == nil {
-		return
-	}
 	u := p.further(unit, true)
 	if unit == p.firstUnit() {
 		u = p.units[0]
@@ -159,15 +149,14 @@ func (p *peering) further(unit Unit, add bool) *peerUnit {
 	return u
 }
 
-// begin makes controller, which is new, that of the group of unit, if there is one. The group of the
-// first unit is "".
+// begin implements sharing.
 func (p *peering) begin(unit Unit, controller *adaptive.Controller) {
 	if peer := p.peerOf(unit); peer != nil {
 		peer.Begin(p.gate.queue.Now(), controller)
 	}
 }
 
-// scale tells a new controller of unit its part. The group keeps the controller that it has.
+// scale implements sharing. The group keeps the controller that it has.
 func (p *peering) scale(unit Unit, controller *adaptive.Controller) {
 	if peer := p.peerOf(unit); peer != nil {
 		peer.Scale(p.gate.queue.Now(), controller)
@@ -176,11 +165,9 @@ func (p *peering) scale(unit Unit, controller *adaptive.Controller) {
 
 // peerOf returns the peer of the group of unit, nil if there is none.
 func (p *peering) peerOf(unit Unit) *adaptive.Peer {
-	if p != nil {
-		for _, u := range p.units {
-			if u.unit == unit {
-				return u.peer
-			}
+	for _, u := range p.units {
+		if u.unit == unit {
+			return u.peer
 		}
 	}
 	return nil
@@ -202,7 +189,7 @@ func (p *peering) exchange(ended chan struct{}) {
 	for p.exchangeAll() {
 		select {
 		case <-ticker.C:
-		case <-p.gate.life.Done():
+		case <-p.life.Done():
 		case <-p.retired:
 			p.stopUsing()
 		}
@@ -236,7 +223,7 @@ func (p *peering) stopUsing() {
 // them together take no longer than peeringTimeout: if the store is slow, the next exchange begins
 // with those that had no turn.
 func (p *peering) exchangeAll() bool {
-	ctx, cancel := context.WithTimeout(p.gate.life, peeringTimeout)
+	ctx, cancel := context.WithTimeout(p.life, peeringTimeout)
 	defer cancel()
 	for i, u := range p.byTurn() {
 		p.exchangeOf(ctx, u)
@@ -297,7 +284,7 @@ func (p *peering) reportOf(u *peerUnit) (report peers.Report, used, due bool) {
 // sayGoodbye leaves the groups of a gate that was closed or forgotten, so that the others need
 // not wait until its parts time out.
 func (p *peering) sayGoodbye() {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(p.gate.life), peeringTimeout)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(p.life), peeringTimeout)
 	defer cancel()
 	p.gate.queue.Lock()
 	units := slices.Clone(p.units)

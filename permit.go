@@ -29,7 +29,7 @@ type Permit struct {
 
 	done atomic.Uint32
 
-	departure uint32 // the number of its record in Gate.departures; 0: there is none
+	departure uint32 // the number of its record in memory.departures; 0: there is none
 }
 
 // An extra has the fields that few permits have, in one word of a Permit: with two more words of its
@@ -55,34 +55,31 @@ const (
 // first marks what as done and reports whether it was not done before.
 func (p *Permit) first(what uint32) bool { return p.done.Or(what)&what == 0 }
 
+// of returns the permit of the call of p that g has granted, nil if there is none.
+func (p *Permit) of(g *Gate) *Permit {
+	for p != nil && p.gate != nil && p.gate != g {
+		p = p.up
+	}
+	return p
+}
+
 // acquire makes p the permit for a call of r, once that may leave. r is a pointer here
 // and below because a copy each time took a tenth of a call that does not wait.
 func (p *Permit) acquire(ctx context.Context, g *Gate, r *queue.Request) error {
 	mustNotBeNegative(r.N)
 	switch {
 	case r.N == 0:
-		return g.acquireNothing(ctx)
+		return g.admitNothing(ctx)
 	case g.semaphore != nil:
 		return p.acquireLeased(ctx, g, r)
 	}
 	return p.takeTurn(ctx, g, r, nil, 0)
 }
 
-// acquireNothing is acquire for n = 0.
-func (g *Gate) acquireNothing(ctx context.Context) error {
-	if err := ctx.Err(); err != nil {
-		return g.refuse(ctx, 0, err)
-	}
-	if g.life.Err() != nil {
-		return g.refuse(ctx, 0, limits.ErrClosed)
-	}
-	return nil
-}
-
 // acquireLeased is acquire for a gate with a Config.Semaphore.
 func (p *Permit) acquireLeased(ctx context.Context, g *Gate, r *queue.Request) error {
 	r.Max = max(0, r.Max)
-	lease, waited, err := g.borrow(ctx, r)
+	lease, waited, err := g.borrow(ctx, g.life, &g.queue, g.room.unit.of(r.N), r.Max)
 	if err != nil {
 		if reasonOf(err) == reasonOther { // it could not decide
 			err = errs.Named(string(limits.BySemaphore), err)
@@ -98,44 +95,6 @@ func (p *Permit) acquireLeased(ctx context.Context, g *Gate, r *queue.Request) e
 		r.Max = max(0, r.Max-waited)
 	}
 	return p.takeTurn(ctx, g, r, lease, waited)
-}
-
-// borrow takes permits from Config.Semaphore and returns how long that took. It ends
-// when the gate is closed.
-func (g *Gate) borrow(ctx context.Context, r *queue.Request) (limits.Lease, time.Duration, error) {
-	began, done, err := g.queueToBorrow()
-	if err != nil {
-		return nil, 0, err
-	}
-	defer done()
-	asking, stop := context.WithCancel(errs.Honest(ctx))
-	defer stop()
-	defer context.AfterFunc(g.life, stop)()
-	lease, err := g.semaphore.Acquire(asking, g.room.unit.of(r.N), r.Max)
-	if err != nil && g.life.Err() != nil && ctx.Err() == nil {
-		err = limits.ErrClosed
-	}
-	return lease, g.queue.Now() - began, err
-}
-
-// queueToBorrow counts a caller that waits for Config.Semaphore from now on, until it calls
-// done.
-func (g *Gate) queueToBorrow() (now time.Duration, done func(), err error) {
-	g.queue.Lock()
-	defer g.queue.Unlock()
-	switch err := g.queue.Closed(); {
-	case err != nil:
-		return 0, nil, err
-	case g.maxWaiting > 0 && g.queue.Len()+g.borrowers.Len() >= g.maxWaiting:
-		return 0, nil, limits.ErrQueueFull
-	}
-	now = g.queue.Now()
-	place := g.borrowers.PushBack(now)
-	return now, func() {
-		g.queue.Lock()
-		g.borrowers.Remove(place)
-		g.queue.Unlock()
-	}, nil
 }
 
 // takeTurn leaves immediately if that is possible without the lock, and otherwise waits in
@@ -156,7 +115,7 @@ func (p *Permit) takeTurn(ctx context.Context, g *Gate, r *queue.Request, lease 
 	var later *events
 	r.Ask, later = g.asking()
 	if r.Ask == nil && g.countsCosts() && costsOf(ctx) != nil {
-		r.Ask = newPath(g, nil).asks[0] // which sees the context, and so the costs
+		r.Ask = newPath(g.gates, nil).asks[0] // which sees the context, and so the costs
 	}
 	left, waited, err := g.queue.Acquire(ctx, *r)
 	if err != nil {
@@ -209,6 +168,14 @@ func (p *Permit) reportGranted(ctx context.Context, later *events, wait time.Dur
 	later.report()
 	p.gate.report(Event{Kind: EventAdmitted, Context: ctx, N: p.n, Wait: wait})
 	done = true
+}
+
+// AdmittedAt returns when p was admitted; the zero time if n was 0.
+func (p *Permit) AdmittedAt() time.Time {
+	if p == nil || p.gate == nil {
+		return time.Time{}
+	}
+	return p.gate.queue.Epoch().Add(p.since)
 }
 
 // Release ends the call and lets the next one in. Only the first Release of a permit
@@ -278,7 +245,7 @@ func (p *Permit) Settle(actual int64) {
 	}
 	for ; p != nil; p = p.up {
 		p.settle(delta)
-		if p.up != nil && p.gate.parent.shareUnit() == Cost {
+		if p.up != nil && p.gate.parent.shareUnit == Cost {
 			p.gate.parent.queue.Correct(&p.gate.flow, delta)
 		}
 	}
@@ -304,10 +271,10 @@ func (p *Permit) settle(delta int64) {
 	case done&denied != 0:
 	case done&answered == 0:
 		p.delta = delta // for its end
-		g.peering.settle(Cost, delta)
+		g.share(Cost, delta)
 	default:
 		g.learner.settle(g.queue.Now(), p.since, Cost, delta)
-		g.peering.settle(Cost, delta)
+		g.share(Cost, delta)
 	}
 	if delta < 0 && g.queue.Len() > 0 { // something came back
 		g.wake(g.queue.Now())
@@ -438,7 +405,11 @@ func (p *Permit) ending(now, since time.Duration) ending {
 	if p == nil {
 		return ending{now: now, since: since, n: 1}
 	}
-	return ending{now: now, since: since, n: p.n, costs: p.costs(), actual: p.actual(), delta: p.delta, departure: p.departure, repeated: p.done.Load()&repeated != 0}
+	done := p.done.Load()
+	return ending{
+		now: now, since: since, n: p.n, costs: p.costs(), actual: p.actual(), delta: p.delta, departure: p.departure,
+		settled: done&settled != 0, settledCosts: done&settledCosts != 0, repeated: done&repeated != 0,
+	}
 }
 
 // settleLearned corrects the amounts of named units in the learner of the gate of p.
@@ -458,17 +429,9 @@ func (p *Permit) settleLearned(before, actual Costs) {
 		if unit == Calls || unit == Cost || delta == 0 {
 			continue
 		}
-		g.peering.settle(unit, delta)
+		g.share(unit, delta)
 		if done&answered != 0 || before[unit] == 0 { // the end says nothing of it
 			g.learner.settle(g.queue.Now(), p.since, unit, delta)
 		}
 	}
-}
-
-// askAgain makes the first caller in the queue ask its limits again: something was given
-// back, which limits that are not Notifiers do not report.
-func (g *Gate) askAgain() {
-	g.queue.Lock()
-	defer g.queue.Unlock()
-	g.wake(g.queue.Now())
 }

@@ -256,37 +256,154 @@ func (c *refusedCall) note(now, since time.Duration, t *tally, others bool) {
 	c.alone, c.then = true, t.refused
 }
 
-// concernsOthers notes that the server throttled the call of p, which left at since, again or for the
-// first time, and reports whether that concerns other calls. If it does not, and no other throttle is
-// known, the gate forgets its estimate from those of this call. p is nil if the call left
-// through another gate. below says that it left through a gate below.
-func (g *Gate) concernsOthers(p *Permit, since time.Duration, c *refusedCall, below bool) bool {
-	g.queue.Lock()
-	defer g.queue.Unlock()
-	c.costs = p != nil && (p.n > 1 || p.costs() != nil)
-	c.below = below
-	others := c.concernsOthers(&g.tally)
-	if c.n > 0 && p != nil {
-		p.first(repeated)
-	}
-	c.note(g.queue.Now(), since, &g.tally, others)
-	switch {
-	case others || g.learner == nil && g.ramp == nil:
-	case g.tally.apart && g.tally.learned > 0 && g.tally.learned <= tallied:
-		g.forgetRefusals(g.queue.Now())
-		g.search()
-	case g.tally.allAreAlone() && !g.adaptive.searches():
-		g.forgetRefusals(g.queue.Now())
-	}
-	return others
+// # Whose limit is it: one gate's, or all gates'?
+//
+// Fifty gates of one account, each of which is adaptive alone, know nothing of one another: an
+// estimate of one is wrong as soon as another one calls more. A parent with Adaptive.Children finds
+// the limit in their place, from all of their calls: a throttled call pauses it, its tally and its
+// evidence count their answers, and its retry budget pays. Then they are as one gate, and a new
+// child begins with that estimate.
+//
+// It may concern one child alone: a tenant whose key is disabled, or that has a separate limit.
+// So the answers to its calls are compared with those to calls of other children since the same time. If
+// x of its m calls are throttled, and a share q of theirs, more than q are chance with a probability of at
+// most
+//
+//	exp(−m·(x·ln(x/q) + (1−x)·ln((1−x)/(1−q))))          (Chernoff)
+//
+// Once that is improbable the child pauses and finds its limit as a gate without a parent, and the parent
+// ignores its calls:
+//
+//	of the child          of other children      the child's own limit
+//	throttled of            throttled of
+//	1       1             0       1000           not yet: one may be chance
+//	3       3             0       30             yes
+//	4       8             1       50             yes
+//	4       8             25      50             no, the parent explains it
+
+// unlikely is the probability below which it is no chance that calls of one of many children are throttled.
+const unlikely = 1e-4
+
+// leastOwn is the number of throttled calls of a child that may be its own.
+const leastOwn = 2
+
+// A kinship is how the server has answered the calls of a child lately, and those of all children. It
+// is guarded by the lock of the adaptive gate.
+type kinship struct {
+	granted, refused int64         // of the child; calls in flight together count as one
+	told             int64         // all of its calls in the tally that were throttled
+	began            [2]int64      // granted and throttled of the tally
+	last             time.Duration // when the last one counted
 }
 
-// acceptedAgain notes that the server accepted a call that it had throttled before, and that left at since.
-func (g *Gate) acceptedAgain(c *refusedCall, since time.Duration) {
-	g.queue.Lock()
-	defer g.queue.Unlock()
-	if g.impaired.Load() { // else it was not counted among the others either
-		g.tally.grantedAgain++
+// mostAnswers is the number of answers of a child from which on half of them are dropped.
+const mostAnswers = 64
+
+// others returns how the server has answered the calls of other children.
+func (k *kinship) others(t *tally) (granted, refused int64) {
+	return max(0, t.granted-k.began[0]-k.granted), max(0, t.refused-k.began[1]-k.told)
+}
+
+// refuse notes that a call of the child that left at since was throttled at now.
+func (k *kinship) refuse(t *tally, now, since time.Duration) {
+	switch {
+	case k.refused == 0:
+		*k = kinship{began: [2]int64{t.granted, t.refused}}
+	case k.granted+k.refused >= mostAnswers:
+		granted, refused := k.others(t)
+		k.granted, k.refused, k.told = k.granted/2, k.refused/2, k.told/2
+		k.began = [2]int64{t.granted - k.granted - granted/2, t.refused - k.told - refused/2}
 	}
-	g.tally.repeated(c, g.queue.Now(), since, false)
+	if k.refused == 0 || since > k.last {
+		k.refused++
+		k.last = now
+	}
+}
+
+// own reports whether calls of the child are throttled for another reason than those of other children.
+func (k *kinship) own(t *tally) bool {
+	granted, refused := k.others(t)
+	m := float64(k.granted + k.refused)
+	x, q := float64(k.refused)/m, (float64(refused)+1)/(float64(granted+refused)+2)
+	if k.refused < leastOwn || x <= q {
+		return false
+	}
+	distance := x * math.Log(x/q)
+	if x < 1 {
+		distance += (1 - x) * math.Log((1-x)/(1-q))
+	}
+	return math.Exp(-m*distance) < unlikely
+}
+
+// # When does a gate begin to learn?
+//
+// Learning costs time, and a gate that is never told of a throttled call must not pay for it. So a gate
+// begins at a throttled call. By then it knows only how many calls have started lately (type recently),
+// and that those in flight belong to the time before.
+//
+// A throttled call may be chance: some servers are overloaded for 1 call in 50, whatever the
+// pace. So a gate without a rate begins as a slow start does: when the server asks for a
+// wait, or throttles 3 of 16 calls. A gate with a rate, its own or its parent's, or with
+// further limits that are known, was told the limit by somebody who should know. It begins at the second
+// throttled call within 500 if the server asks for waits, and at the third within 32 if not. Calls that
+// were in flight at the same time and throttled count as one. The gate stops learning when its rate has
+// been accepted for long.
+const (
+	strikeTold   = 500
+	strikeUntold = 32
+)
+
+// strikes are the last throttling responses to a gate with a rate.
+type strikes struct {
+	end     time.Duration // of the last one: calls that left before belong to it
+	n       int
+	granted [2]int64 // calls by the gate before the last ones
+}
+
+// add records a throttling response and reports whether it is one too many.
+func (s *strikes) add(now, since time.Duration, granted int64, told bool) bool {
+	if s.n > 0 && since < s.end {
+		return false
+	}
+	few := s.n >= 2 && granted-s.granted[0] <= strikeUntold
+	if told {
+		few = s.n >= 1 && granted-s.granted[1] <= strikeTold
+	}
+	s.granted[0], s.granted[1] = s.granted[1], granted
+	s.end = now + 1
+	s.n++
+	return few
+}
+
+// recently is the number of calls that had started at two times, 15 s apart or more. Only calls
+// that are measured are noted, see flight.Hold.
+type recently struct {
+	early, late sofar
+	begun       bool
+	from        time.Duration // since when calls have left without a long pause
+}
+
+// longPause is the time without a call after which earlier accepted calls say nothing any more.
+const longPause = time.Minute
+
+type sofar struct {
+	at          time.Duration
+	calls, cost int64
+}
+
+// note is called when a call ends that left at since.
+func (r *recently) note(since time.Duration, here sofar) {
+	now := here.at
+	if !r.begun { // calls that were accepted before, as after Forget, are in early
+		first := max(r.early.at, since)
+		r.begun = true
+		r.early.at, r.late.at, r.from = first, first, first
+		return
+	}
+	if now-r.late.at > longPause {
+		r.from = since
+	}
+	if now-r.late.at > 15*time.Second {
+		r.early, r.late = r.late, here
+	}
 }

@@ -128,92 +128,6 @@ func (s Stats) String() string {
 	return line
 }
 
-// String returns the Stats of g in one line for people.
-func (g *Gate) String() string { return g.Stats().String() }
-
-// clock returns t to the millisecond, with its date if that is not today's.
-func clock(t time.Time) string {
-	now := time.Now().In(t.Location())
-	if t.Year() != now.Year() || t.YearDay() != now.YearDay() {
-		return t.Format("2006-01-02 15:04:05")
-	}
-	return t.Format("15:04:05.000")
-}
-
-// Stats returns a consistent picture of the gate, except for Why about parents. The counts of
-// rejections and waits may be a call behind, and an arriving call may count as admitted
-// although it then has to wait. The cost of Stats grows with Pacing.
-func (g *Gate) Stats() Stats {
-	g.queue.Lock()
-	now := g.queue.Now()
-	g.queue.Advance(now)
-	g.counters.passed(g.room.calls.Passed()) // also those that lost their slot after the lane was closed
-	budget := g.budget.at(now)
-	s := Stats{
-		Name:        g.name,
-		Concurrency: g.room.limit,
-		Rate:        g.rate,
-		InFlight:    g.room.used(),
-		Waiting:     int64(g.queue.Len()),
-		LimitedBy:   (*admitter)(g).holds(now),
-		NextSlot:    g.queue.Time(max(g.schedule.Slot(), now+g.budget.peek(now, 0))),
-		Spacing:     budget.spacing,
-		RetryTokens: budget.tokens,
-		Admitted:    g.granted,
-		Unreturned:  g.stranded.Load(),
-		Learned:     g.learner.learned(&g.queue),
-	}
-	if until := g.schedule.Paused(); until > now {
-		s.PausedUntil, s.PausedWhy = g.queue.Time(until), g.why
-	}
-	(*admitter)(g).countWaiting(&s, now)
-	s.held.End, s.held.AtLeast = (*admitter)(g).ends(now, s.LimitedBy)
-	s.at = g.queue.Time(now)
-	g.queue.Unlock()
-
-	if g.parent != nil {
-		s.Parent = g.parent.name
-	}
-	s.held.For, s.held.Why = string(s.LimitedBy), s.about(s.LimitedBy)
-	if s.LimitedBy == limits.ByParent {
-		s.held = s.held.Below(g.parent.heldUp())
-	}
-	if last := g.lastError.Load(); last != nil {
-		s.LastError, s.LastErrorAt = last.String(), g.queue.Time(last.at)
-	}
-	s.Rejected = g.counters.rejections()
-	s.Retried = g.retried.Load()
-	s.Waits = g.waits.snapshot(s.Admitted)
-	return s
-}
-
-// countWaiting divides the calls that wait into those that wait only for their time, and the others:
-// for permits, or for a parent. The queue is locked.
-func (g *admitter) countWaiting(s *Stats, now time.Duration) {
-	if s.Pacing = s.Waiting; g.room.limit > 0 {
-		s.Pacing = 0
-		room := g.room.limit - s.InFlight
-		g.queue.Each(func(n int64) bool {
-			if room -= g.room.unit.of(n); room < 0 {
-				return false
-			}
-			s.Pacing++
-			return true
-		})
-	}
-	borrowing := int64(g.borrowers.Len())
-	if borrowing > 0 && s.Waiting == 0 {
-		s.LimitedBy = limits.BySemaphore
-	}
-	s.Waiting += borrowing - s.Pacing
-	if came, waits := g.queue.Oldest(); waits {
-		s.OldestWait = now - came
-	}
-	if borrowing > 0 {
-		s.OldestWait = max(s.OldestWait, now-g.borrowers.Front().Value.(time.Duration))
-	}
-}
-
 // Why gives the number of calls that wait, the cause and the time until then, without a period,
 // such as
 //
@@ -281,63 +195,72 @@ func (l *Learned) bound() string {
 	return ""
 }
 
+// clock returns t to the millisecond, with its date if that is not today's.
+func clock(t time.Time) string {
+	now := time.Now().In(t.Location())
+	if t.Year() != now.Year() || t.YearDay() != now.YearDay() {
+		return t.Format("2006-01-02 15:04:05")
+	}
+	return t.Format("15:04:05.000")
+}
+
 // about returns the facts of the gate about cause.
-func (r *admitter) about(cause limits.Cause) string {
+func (t *turnstile) about(cause limits.Cause) string {
 	if cause == "" {
 		return ""
 	}
-	s := Stats{Rate: r.rate, Concurrency: r.room.limit, Spacing: r.budget.spacing}
+	s := Stats{Rate: t.rate, Concurrency: t.room.limit, Spacing: t.budget.spacing}
 	switch cause {
 	case limits.ByPause:
-		s.PausedWhy = clean.Text(r.why) // the error of another call: its secrets are no business of this one
+		s.PausedWhy = clean.Text(t.why) // the error of another call: its secrets are no business of this one
 	case limits.ByLearned:
-		s.Learned = r.learner.learned(&r.queue)
+		s.Learned = t.learner.learned(&t.queue)
 	case limits.ByParent:
-		s.Parent = r.parent.name
+		s.Parent = t.above
 	}
 	return s.about(cause)
 }
 
 // blame implements queue.Config.Blame.
-func (r *admitter) blame(now, need time.Duration, n int64) sentence.Wait {
+func (t *turnstile) blame(now, need time.Duration, n int64) sentence.Wait {
 	var cause limits.Cause
 	switch {
 	case need > 0:
-		cause = r.slowest(now, need)
-	case r.queue.Len() == 0:
-		cause = r.holdsUp(now, n)
+		cause = t.slowest(now, need)
+	case t.queue.Len() == 0:
+		cause = t.holdsUp(now, n)
 	default:
-		cause = r.holds(now)
+		cause = t.holds(now)
 	}
-	w := sentence.Wait{For: string(cause), Why: r.about(cause)}
-	if left := r.heldFor(now, cause); left > 0 {
-		w.End = r.queue.Time(sat.Add(now, left))
+	w := sentence.Wait{For: string(cause), Why: t.about(cause)}
+	if left := t.heldFor(now, cause); left > 0 {
+		w.End = t.queue.Time(sat.Add(now, left))
 	}
 	return w
 }
 
 // heldFor returns how long cause delays the head of the queue at least, as it has said, 0 if
 // it has not or is the gate itself.
-func (r *admitter) heldFor(now time.Duration, cause limits.Cause) time.Duration {
-	if cause == "" || cause != r.held.by || r.held.until <= now || r.held.until == queue.Forever {
+func (t *turnstile) heldFor(now time.Duration, cause limits.Cause) time.Duration {
+	if cause == "" || cause != t.held.by || t.held.until <= now || t.held.until == queue.Forever {
 		return 0
 	}
-	return r.held.until - now
+	return t.held.until - now
 }
 
 // slowest returns the main cause of a wait of need, which the schedule adds up to.
-func (r *admitter) slowest(now, need time.Duration) limits.Cause {
-	if paused := max(0, r.schedule.Paused()-now); paused > need-paused {
+func (t *turnstile) slowest(now, need time.Duration) limits.Cause {
+	if paused := max(0, t.schedule.Paused()-now); paused > need-paused {
 		return limits.ByPause
 	}
 	return limits.ByRate
 }
 
 // holds returns the cause that delays the head of the queue, or "".
-func (r *admitter) holds(now time.Duration) limits.Cause {
+func (t *turnstile) holds(now time.Duration) limits.Cause {
 	var by limits.Cause
-	r.queue.Each(func(n int64) bool {
-		by = r.holdsUp(now, n)
+	t.queue.Each(func(n int64) bool {
+		by = t.holdsUp(now, n)
 		return false
 	})
 	return by
@@ -345,74 +268,79 @@ func (r *admitter) holds(now time.Duration) limits.Cause {
 
 // queues returns the event of a call of n that is about to wait. It has the cause of the first
 // caller, if there is one.
-func (r *admitter) queues(ctx context.Context, n int64) Event {
-	r.queue.Lock()
-	defer r.queue.Unlock()
-	now := r.queue.Now()
-	cause := r.holds(now)
+func (t *turnstile) queues(ctx context.Context, n int64) Event {
+	t.queue.Lock()
+	defer t.queue.Unlock()
+	now := t.queue.Now()
+	cause := t.holds(now)
 	if cause == "" {
-		cause = r.holdsUp(now, n)
+		cause = t.holdsUp(now, n)
 	}
-	e := Event{Kind: EventQueued, Context: ctx, N: n, LimitedBy: cause, Why: r.about(cause)}
-	if wait := r.schedule.Wait(now, r.queue.Weight()); wait != queue.Forever {
-		e.Wait = max(wait, r.heldFor(now, cause))
+	e := Event{Kind: EventQueued, Context: ctx, N: n, LimitedBy: cause, Why: t.about(cause)}
+	if wait := t.schedule.Wait(now, t.queue.Weight()); wait != queue.Forever {
+		e.Wait = max(wait, t.heldFor(now, cause))
 	}
 	return e
 }
 
 // holdsUp returns the cause that delays a call of n at the head of the queue, or "".
-func (r *admitter) holdsUp(now time.Duration, n int64) limits.Cause {
-	if !r.room.has(n) {
+func (t *turnstile) holdsUp(now time.Duration, n int64) limits.Cause {
+	if !t.room.has(n) {
 		return limits.ByConcurrency
 	}
-	wait := r.schedule.Wait(now, 0)
-	switch braked, cause := r.brakes.peek(now, r.room.calls.Calls()); {
-	case braked > wait && r.slowest(now, braked) != limits.ByPause: // which has a reason, and nearly its end
+	wait := t.schedule.Wait(now, 0)
+	switch braked, cause := t.brakes.peek(now, t.room.calls.Calls()); {
+	case braked > wait && t.slowest(now, braked) != limits.ByPause: // which has a reason, and nearly its end
 		return cause
 	case max(wait, braked) > 0:
-		return r.slowest(now, max(wait, braked))
+		return t.slowest(now, max(wait, braked))
 	}
-	return r.held.by
+	return t.held.by
 }
 
 // ends returns when the wait of the calls for cause, which delays the first of them, is over,
 // the zero time if that is unknown. atLeast means that it is so for the first of several.
-func (r *admitter) ends(now time.Duration, cause limits.Cause) (end time.Time, atLeast bool) {
+func (t *turnstile) ends(now time.Duration, cause limits.Cause) (end time.Time, atLeast bool) {
 	at := queue.Forever
 	switch cause {
 	case "", limits.ByConcurrency, limits.BySemaphore:
 		return time.Time{}, false
-	case r.held.by:
-		left := r.heldFor(now, cause)
+	case t.held.by:
+		left := t.heldFor(now, cause)
 		if left == 0 {
 			return time.Time{}, false
 		}
 		at, atLeast = now+left, true
 	case limits.ByRate, limits.ByPause:
-		at = sat.Add(now, r.schedule.Wait(now, r.queue.AheadOfLast()))
+		at = sat.Add(now, t.schedule.Wait(now, t.queue.AheadOfLast()))
 	default:
-		r.queue.Each(func(n int64) bool {
-			at, atLeast = sat.Add(now, r.peek(now, n).For), true
+		t.queue.Each(func(n int64) bool {
+			at, atLeast = sat.Add(now, t.peek(now, n).For), true
 			return false
 		})
 	}
 	if at == queue.Forever {
 		return time.Time{}, false
 	}
-	return r.queue.Time(at), atLeast && r.queue.Len() > 1
+	return t.queue.Time(at), atLeast && t.queue.Len() > 1
 }
 
-// heldUp returns the cause for which the first call in the queue of g waits, and the gates above g.
-func (g *Gate) heldUp() sentence.Wait {
-	r := (*admitter)(g)
-	g.queue.Lock()
-	now := g.queue.Now()
-	cause := r.holds(now)
-	w := sentence.Wait{For: string(cause), Why: r.about(cause)}
-	w.End, w.AtLeast = r.ends(now, cause)
-	g.queue.Unlock()
-	if cause == limits.ByParent {
-		w = w.Below(g.parent.heldUp())
+// countWaiting divides the calls that wait into those that wait only for their time, and the others:
+// for permits, or for a parent. The queue is locked.
+func (t *turnstile) countWaiting(s *Stats, now time.Duration) {
+	if s.Pacing = s.Waiting; t.room.limit > 0 {
+		s.Pacing = 0
+		room := t.room.limit - s.InFlight
+		t.queue.Each(func(n int64) bool {
+			if room -= t.room.unit.of(n); room < 0 {
+				return false
+			}
+			s.Pacing++
+			return true
+		})
 	}
-	return w
+	s.Waiting -= s.Pacing
+	if came, waits := t.queue.Oldest(); waits {
+		s.OldestWait = now - came
+	}
 }

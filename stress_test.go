@@ -148,7 +148,7 @@ func TestStressPacer(t *testing.T) {
 
 // A recorder is the admitter of a gate that records when it let which call through.
 type recorder struct {
-	*admitter
+	admitter
 	at []time.Duration
 }
 
@@ -166,7 +166,7 @@ func TestStressGate(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	rec := &recorder{admitter: (*admitter)(g)}
+	rec := &recorder{admitter: admitter{&g.turnstile}}
 	g.lane.Close() // all of them are to come by the recorder
 	g.queue.Init(rec, queue.Config{Refuse: g.room.refuse})
 

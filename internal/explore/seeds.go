@@ -51,15 +51,15 @@ var seeds = []overlay.Seed{
 	},
 	{
 		Name: "busy-too-early", Scene: "do-3", About: "the end of a call looks for waiting calls before it makes room",
-		File: "gate.go",
-		Old:  "\tg.room.calls.End()\n\tif g.queue.Busy() {",
-		New:  "\tbusy := sched.Seeded(\"busy-too-early\") && !g.queue.Busy()\n\tg.room.calls.End()\n\tif !busy && g.queue.Busy() {",
+		File: "turnstile.go",
+		Old:  "\tt.room.calls.End()\n\tif t.queue.Busy() {",
+		New:  "\tbusy := sched.Seeded(\"busy-too-early\") && !t.queue.Busy()\n\tt.room.calls.End()\n\tif !busy && t.queue.Busy() {",
 	},
 	{
 		Name: "no-kick", Scene: "parent-1", About: "the end of a call does not wake a caller that waits at the head for the parent",
-		File: "gate.go",
-		Old:  "\t\tg.queue.Advance(g.queue.Now())\n\t\tg.queue.Kick()\n\t\tg.checkDrained()",
-		New:  "\t\tg.queue.Advance(g.queue.Now())\n\t\tif !sched.Seeded(\"no-kick\") {\n\t\t\tg.queue.Kick()\n\t\t}\n\t\tg.checkDrained()",
+		File: "turnstile.go",
+		Old:  "\t\tt.queue.Advance(t.queue.Now())\n\t\tt.queue.Kick()\n\t\tt.checkDrained()",
+		New:  "\t\tt.queue.Advance(t.queue.Now())\n\t\tif !sched.Seeded(\"no-kick\") {\n\t\t\tt.queue.Kick()\n\t\t}\n\t\tt.checkDrained()",
 	},
 	{
 		Name: "two-steps", Scene: "weigh-2", About: "room is looked for and taken in two steps",
@@ -69,9 +69,9 @@ var seeds = []overlay.Seed{
 	},
 	{
 		Name: "slot-lost", Scene: "do-3", About: "a call whose slot another call took keeps its place",
-		File: "admitter.go",
-		Old:  "\tg.room.calls.UncountPassed()\n\tg.vacate()\n",
-		New:  "\tg.room.calls.UncountPassed()\n\tif !sched.Seeded(\"slot-lost\") {\n\t\tg.vacate()\n\t}\n",
+		File: "turnstile.go",
+		Old:  "\tt.room.calls.UncountPassed()\n\tt.vacate()\n",
+		New:  "\tt.room.calls.UncountPassed()\n\tif !sched.Seeded(\"slot-lost\") {\n\t\tt.vacate()\n\t}\n",
 	},
 	{
 		Name: "cancel-keeps-place", Scene: "cost-held", About: "a canceled caller leaves and does not call the next",

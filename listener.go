@@ -1,0 +1,338 @@
+package sluice
+
+import (
+	"time"
+
+	"github.com/sluice-go/sluice/internal/adaptive"
+	"github.com/sluice-go/sluice/internal/sat"
+)
+
+// A listener is a turnstile that hears how its calls end and does something about it: pauses, slow
+// starts (see brake.go), estimates (see learner.go), and the retry budget (see policy.go). What an answer
+// means its memory decides; here the queue is locked for that, the callers that may start earlier are
+// woken, and events are reported. Which gates an answer concerns is the business of type answer.
+type listener struct {
+	turnstile
+	kin kinship // to the gate that is adaptive in its place, whose lock guards it
+}
+
+// weigh weighs the evidence for an unclear answer to a call that left at since. It reports whether
+// the server throttled the call; and if not, whether calls that were in flight at the same time got
+// such an answer before.
+func (s *listener) weigh(since time.Duration) (refused, together bool) {
+	s.queue.Lock()
+	defer s.queue.Unlock()
+	now := s.queue.Now()
+	refused, together, wake := s.memory.weigh(s.sofar(now), since)
+	if wake {
+		s.wake(now)
+	}
+	return refused, together
+}
+
+// honor pauses the gate if the server asked for a wait. err is the result of the call, throttled
+// its mark, since when the call left, and p its permit, nil if it has none. It returns the
+// wait, 0 if there is none. The wait is at least 1 ms, like a backoff: it does not use up an
+// attempt, so a server that asks for 1 ns would be retried without end. The permit must still be
+// held: otherwise the next call would start before the pause.
+func (s *listener) honor(err error, throttled *throttledError, since time.Duration, p *Permit) (wait time.Duration, l lesson) {
+	at := throttled.at
+	if wait = max(0, throttled.wait()); 0 < wait && wait < minBackoff {
+		wait, at = minBackoff, time.Now().Add(minBackoff)
+	}
+	explained := throttled.explained() && !s.learns()
+	if explained {
+		s.countThrottled(since, p)
+		s.refusedAlone(p, p)
+	} else {
+		l = s.throttled(err, since, wait, p, throttled.weighed)
+	}
+	if wait > 0 {
+		s.pauseUntil(at, err.Error(), since, explained)
+	}
+	return wait, l
+}
+
+// pauseUntil is PauseUntil because of a call that left at since, Forever if there is none. window says
+// that a published window has throttled it.
+func (s *listener) pauseUntil(t time.Time, why string, since time.Duration, window bool) {
+	s.queue.Lock()
+	until := s.queue.Instant(s.queue.Now(), t)
+	longer := until > s.schedule.Paused()
+	s.queue.Unlock()
+	if !longer { // each of the calls in flight may bring such a pause
+		return
+	}
+	var left time.Duration
+	s.queue.Change(func(now time.Duration) {
+		if until > s.schedule.Paused() {
+			s.schedule.PauseUntil(until)
+			s.why = why
+			if left = until - now; left > 0 {
+				s.memory.slowStart(now, since, left, false)
+				if window {
+					s.memory.ramp.published(true)
+				}
+			}
+		}
+	})
+	if left > 0 {
+		s.report(Event{Kind: EventPaused, Wait: left, Why: why})
+	}
+}
+
+// learns reports whether the gate has an estimate already, which has to learn of every throttle, explained or not.
+func (s *listener) learns() bool {
+	s.queue.Lock()
+	defer s.queue.Unlock()
+	return s.learner != nil
+}
+
+// countThrottled counts a throttle, of a call of p that left at since, that concerns all calls and teaches
+// nothing.
+func (s *listener) countThrottled(since time.Duration, p *Permit) {
+	s.queue.Lock()
+	defer s.queue.Unlock()
+	if p == nil && s.granted == 0 || p != nil && p.done.Load()&answered != 0 { // see noteThrottled
+		return
+	}
+	call := p.ending(s.queue.Now(), since)
+	s.memory.count(&call, false)
+}
+
+// refusedAlone records that the server throttled a call of p for its own sake, or for a reason that it
+// has said: that says nothing about others, and nothing about how long they take. own is the permit of this gate
+// for it, if there is one: p, or one above.
+func (s *listener) refusedAlone(own, p *Permit) {
+	s.queue.Lock()
+	if own != nil && own.gate != nil {
+		s.hold.Skip(own.since)
+		own.first(denied)
+	}
+	s.queue.Unlock()
+	p.answer(adaptive.Unknown)
+}
+
+// throttled records that the server throttled with err a call that left at since, and asked for
+// a wait of asked, 0 if it set no time. weighed says that only the evidence says so.
+func (s *listener) throttled(err error, since, asked time.Duration, p *Permit, weighed bool) lesson {
+	l, news := s.noteThrottled(err, since, asked, p, weighed)
+	if news != nil {
+		s.report(*news)
+	}
+	if l.blocked > 0 { // those that wait may have lost their patience, see admitter.giveUp
+		s.queue.Change(func(time.Duration) {})
+	}
+	return l
+}
+
+// noteThrottled is the locked half of throttled. It returns the event of a
+// change of mind, or nil.
+func (s *listener) noteThrottled(err error, since, asked time.Duration, p *Permit, weighed bool) (l lesson, news *Event) {
+	s.queue.Lock()
+	defer s.queue.Unlock()
+	now := s.queue.Now()
+	if p == nil && s.granted == 0 {
+		return l, nil // it left through another gate, see RetryLoop.Move: how many the server accepted before is not known
+	}
+	s.hold.Skip(since)
+	if p != nil && !p.first(answered) { // by this error, and not by the release
+		return l, nil
+	}
+	call := p.ending(now, since)
+	if p != nil {
+		p.first(denied)
+	}
+	if s.sharing != nil {
+		s.sharing.refused(&call)
+	}
+	if l = s.memory.throttled(s.sofar(now), &call, asked, weighed, exhausted(err)); l.learned {
+		news = s.changedMind(now)
+	}
+	return l, news
+}
+
+// concernsOthers notes that the server throttled the call of p, which left at since, again or for the
+// first time, and reports whether that concerns other calls. If it does not, and no other throttle is
+// known, the gate forgets its estimate from those of this call. p is nil if the call left
+// through another gate. below says that it left through a gate below.
+func (s *listener) concernsOthers(p *Permit, since time.Duration, c *refusedCall, below bool) bool {
+	s.queue.Lock()
+	defer s.queue.Unlock()
+	c.costs = p != nil && (p.n > 1 || p.costs() != nil)
+	c.below = below
+	others := c.concernsOthers(&s.tally)
+	if c.n > 0 && p != nil {
+		p.first(repeated)
+	}
+	c.note(s.queue.Now(), since, &s.tally, others)
+	switch {
+	case others || s.learner == nil && s.ramp == nil:
+	case s.tally.apart && s.tally.learned > 0 && s.tally.learned <= tallied:
+		s.forgetRefusals(s.queue.Now())
+		s.search()
+	case s.tally.allAreAlone() && !s.adaptive.searches():
+		s.forgetRefusals(s.queue.Now())
+	}
+	return others
+}
+
+// acceptedAgain notes that the server accepted a call that it had throttled before, and that left at since.
+func (s *listener) acceptedAgain(c *refusedCall, since time.Duration) {
+	s.queue.Lock()
+	defer s.queue.Unlock()
+	if s.impaired.Load() { // else it was not counted among the others either
+		s.tally.grantedAgain++
+	}
+	s.tally.repeated(c, s.queue.Now(), since, false)
+}
+
+// explains reports whether a call of child, which left at since by this clock, was throttled as all
+// are.
+func (s *listener) explains(child *listener, since time.Duration) bool {
+	s.queue.Lock()
+	defer s.queue.Unlock()
+	k, t := &child.kin, &s.tally
+	k.refuse(t, s.queue.Now(), since)
+	learnt := child.answersCount.Load() // its own limit: it still meets that one
+	if k.own(t) || learnt && (t.refused == 0 || since > t.burst) {
+		return false
+	}
+	k.told++
+	return true
+}
+
+// noteKin notes, if answers are compared, that the server accepted a call of child.
+func (s *listener) noteKin(child *listener) {
+	if s.impaired.Load() {
+		s.queue.Lock()
+		child.kin.granted++
+		s.queue.Unlock()
+	}
+}
+
+// leaveOut records that the call of p was throttled because of a limit that is not that of this gate: here it
+// is one call less.
+func (s *listener) leaveOut(p *Permit) {
+	s.queue.Lock()
+	s.hold.Skip(p.since)
+	if p.first(denied) {
+		s.elsewhere.add(p.n)
+		call := p.ending(s.queue.Now(), p.since)
+		if s.sharing != nil {
+			s.sharing.refused(&call)
+		}
+	}
+	s.queue.Unlock()
+	if p.departure != 0 || s.answersCount.Load() {
+		s.answer(p, adaptive.Elsewhere)
+	}
+}
+
+// answer is Permit.answer for one gate.
+func (s *listener) answer(p *Permit, outcome adaptive.Outcome) {
+	if news := s.noteAnswer(p, outcome); news != nil {
+		s.report(*news)
+	}
+}
+
+// answeredFree records the end of a call that left when no answer counted, and was not throttled.
+func (s *listener) answeredFree() {
+	s.queue.Lock()
+	s.memory.answeredFree()
+	s.queue.Unlock()
+}
+
+// noteAnswer is answer but for the report: it returns the event of a change of mind, or nil.
+func (s *listener) noteAnswer(p *Permit, outcome adaptive.Outcome) (news *Event) {
+	s.queue.Lock()
+	defer s.queue.Unlock()
+	if !p.first(answered) {
+		return nil
+	}
+	now := s.queue.Now()
+	call := p.ending(now, p.since)
+	s.memory.answered(&call, outcome)
+	return s.changedMind(now)
+}
+
+// changedMind is called with the queue locked after something was learned: callers may start
+// earlier now. It returns the event of that, to be reported when the queue is unlocked, or nil.
+func (s *listener) changedMind(now time.Duration) (news *Event) {
+	if s.observer != nil {
+		news = s.learner.news(&s.queue)
+	}
+	s.answersCount.Store(s.ramp != nil || s.learner != nil)
+	s.wake(now)
+	return news
+}
+
+// forgetRefusals makes the gate, whose queue is locked, one without a throttled call.
+func (s *listener) forgetRefusals(now time.Duration) {
+	s.memory.forgetRefusals()
+	s.wake(now)
+}
+
+// answeredWell records that a server that is well has answered a call that left at since: with a
+// success, which puts back refund tokens, or with a definite answer, which puts back none: that a
+// retry ends so is no reason for more of them. Both halve the spacing. unclear says that the answer
+// might have been a throttled call.
+func (s *listener) answeredWell(since time.Duration, refund int, unclear bool) {
+	if !s.impaired.Load() { // nothing to mend, as for nearly all calls
+		return
+	}
+	s.queue.Lock()
+	defer s.queue.Unlock()
+	now := s.queue.Now()
+	if s.memory.answeredWell(now, since, refund, unclear, s.schedule.Interval()) {
+		s.wake(now)
+	}
+}
+
+// failed records that a call failed and is not retried.
+func (s *listener) failed() {
+	if !s.impaired.Load() {
+		return
+	}
+	s.queue.Lock()
+	defer s.queue.Unlock()
+	s.memory.failed(s.queue.Now())
+}
+
+// payRetry pays for a retry of a call that left at left. If the budget cannot pay, it
+// spaces calls out by at least backoff, and payRetry returns false.
+func (s *listener) payRetry(kind failure, left, backoff time.Duration) bool {
+	s.queue.Lock()
+	defer s.queue.Unlock()
+	return s.memory.pay(s.queue.Now(), kind, left, backoff)
+}
+
+// payLate pays for the retry, which is about to be made, of a call that failed together with
+// others, and reports whether that could be paid for. It is free if some of those were accepted:
+// they were a crowd at a server with a limit. That is not known when they fail, because throttled calls
+// come sooner than other answers; if each paid then, a crowd of 400 lost all but 20.
+func (s *listener) payLate(left, backoff time.Duration) bool {
+	s.queue.Lock()
+	grants := s.evidence.Grants()
+	s.queue.Unlock()
+	return grants || s.payRetry(plain, left, backoff)
+}
+
+// knowsLate returns how long after a crowd was throttled it is known whether some of it were accepted.
+func (s *listener) knowsLate() time.Duration {
+	s.queue.Lock()
+	defer s.queue.Unlock()
+	return max(leastLate, 2*s.hold.Mean())
+}
+
+// leastLate is for a gate that does not know yet how long calls take.
+const leastLate = 100 * time.Millisecond
+
+// opens returns when a gate that learns asks the server again.
+func (s *listener) opens() time.Duration {
+	s.queue.Lock()
+	defer s.queue.Unlock()
+	now := s.queue.Now()
+	wait, _ := s.brakes.peek(now, s.room.calls.Calls())
+	return sat.Add(now, wait)
+}
