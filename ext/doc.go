@@ -1,8 +1,7 @@
 // Package ext has no code. The packages below it are for authors of stores, such as a database that
-// holds limits or lets gates of several processes share what they have learned, and of programs
-// that show gates elsewhere. The modules sluiceredis and observe/live use them.
+// lets gates of several processes share what they have learned, and of programs that show gates
+// elsewhere. The modules sluiceredis and observe/live use them.
 //
-//	kind      the rule of each kind of limit, pure
 //	peers     the reports of gates to each other about a learned limit, and how it is divided
 //	wording   how times and numbers are written, and texts of others made fit to be shown
 //

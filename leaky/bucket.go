@@ -7,11 +7,11 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/sluice-go/sluice/ext/kind"
 	"github.com/sluice-go/sluice/internal/bell"
 	"github.com/sluice-go/sluice/internal/contend"
 	"github.com/sluice-go/sluice/internal/errs"
 	"github.com/sluice-go/sluice/internal/forecast"
+	"github.com/sluice-go/sluice/internal/kind"
 	"github.com/sluice-go/sluice/internal/sat"
 	"github.com/sluice-go/sluice/limits"
 )

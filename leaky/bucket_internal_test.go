@@ -12,7 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/sluice-go/sluice/ext/kind"
+	"github.com/sluice-go/sluice/internal/kind"
 	"github.com/sluice-go/sluice/internal/testkit/oracle"
 	"github.com/sluice-go/sluice/limits"
 )

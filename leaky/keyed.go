@@ -6,12 +6,12 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/sluice-go/sluice/ext/kind"
 	"github.com/sluice-go/sluice/internal/bell"
 	"github.com/sluice-go/sluice/internal/defaults"
 	"github.com/sluice-go/sluice/internal/errs"
 	"github.com/sluice-go/sluice/internal/forecast"
 	"github.com/sluice-go/sluice/internal/keyed"
+	"github.com/sluice-go/sluice/internal/kind"
 	"github.com/sluice-go/sluice/internal/sat"
 	"github.com/sluice-go/sluice/limits"
 )
@@ -112,7 +112,7 @@ func (k *Keyed[K]) Take(key K, n int64) limits.Result {
 // n < 0 or where [New] returns an error.
 //
 // If a key is used with several rates, each has its own bucket, and each call is poured into all of
-// them, so the key allows no more than the laxest of its rates would alone. ext/kind/bucket.go has
+// them, so the key allows no more than the laxest of its rates would alone. internal/kind/bucket.go has
 // the exact bound. To count one call against two rates use two keys.
 func (k *Keyed[K]) TakeRate(key K, rate limits.Rate, n int64) limits.Result {
 	r, err := k.settingOf(rate)

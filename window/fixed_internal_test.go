@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sluice-go/sluice/ext/kind"
+	"github.com/sluice-go/sluice/internal/kind"
 	"github.com/sluice-go/sluice/internal/testkit/built"
 	"github.com/sluice-go/sluice/limits"
 )

@@ -5,11 +5,11 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/sluice-go/sluice/ext/kind"
 	"github.com/sluice-go/sluice/internal/bell"
 	"github.com/sluice-go/sluice/internal/defaults"
 	"github.com/sluice-go/sluice/internal/errs"
 	"github.com/sluice-go/sluice/internal/keyed"
+	"github.com/sluice-go/sluice/internal/kind"
 	"github.com/sluice-go/sluice/limits"
 )
 

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/sluice-go/sluice/ext/kind"
+	"github.com/sluice-go/sluice/internal/kind"
 )
 
 // A Quota is at most Limit units per window. Exactly one of Window and Calendar is

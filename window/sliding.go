@@ -5,9 +5,9 @@ import (
 	"sync"
 	"time"
 
-	"github.com/sluice-go/sluice/ext/kind"
 	"github.com/sluice-go/sluice/internal/bell"
 	"github.com/sluice-go/sluice/internal/forecast"
+	"github.com/sluice-go/sluice/internal/kind"
 	"github.com/sluice-go/sluice/limits"
 )
 

@@ -5,7 +5,7 @@ import (
 	"math"
 	"time"
 
-	"github.com/sluice-go/sluice/ext/kind"
+	"github.com/sluice-go/sluice/internal/kind"
 	"github.com/sluice-go/sluice/internal/sat"
 	"github.com/sluice-go/sluice/internal/snapshot"
 	"github.com/sluice-go/sluice/limits"

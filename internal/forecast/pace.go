@@ -10,7 +10,7 @@ import (
 
 // A Pace foresees limits that let one unit pass every Per/Count, and some more after an idle time.
 type Pace struct {
-	// TAT is the theoretical arrival time: see packages internal/schedule and ext/kind. Rem/Count
+	// TAT is the theoretical arrival time: see packages internal/schedule and internal/kind. Rem/Count
 	// ns are added to it.
 	TAT time.Duration
 	Rem int64

@@ -4,8 +4,8 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/sluice-go/sluice/ext/kind"
 	"github.com/sluice-go/sluice/limits"
+	"github.com/sluice-go/sluice/sluiceredis/internal/kind"
 )
 
 // A Bucket is a leaky bucket.

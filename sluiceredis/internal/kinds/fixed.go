@@ -3,7 +3,7 @@ package kinds
 import (
 	"time"
 
-	"github.com/sluice-go/sluice/ext/kind"
+	"github.com/sluice-go/sluice/limits"
 )
 
 // MostFixed is the largest limit of a fixed window, and of a semaphore: a script
@@ -67,11 +67,16 @@ type FixedState struct {
 	now    int64 // the clock that windows begin and end by, µs
 }
 
-func (s *FixedState) rule() kind.Fixed { return kind.Fixed{Limit: s.window.limit} }
-
 func (s *FixedState) Wait(n int64) time.Duration {
-	_, res := s.rule().Decide(s.Used, s.Left, n)
-	return res.RetryAfter
+	switch limit := s.window.limit; {
+	case n == 0:
+		return 0
+	case n > limit:
+		return limits.Never
+	case s.Used > limit-n:
+		return min(s.Left, limits.Never-1)
+	}
+	return 0
 }
 
 func (s *FixedState) Take(n int64) (end int64) {
@@ -80,8 +85,10 @@ func (s *FixedState) Take(n int64) (end int64) {
 }
 
 func (s *FixedState) Holds() (remaining, limit int64, reset time.Duration) {
-	_, res := s.rule().Decide(s.Used, s.Left, 0)
-	return res.Remaining, res.Limit, res.ResetAfter
+	if s.Used > 0 {
+		reset = s.Left
+	}
+	return max(0, s.window.limit-s.Used), s.window.limit, reset
 }
 
 // A fixedUnits is a window of a process, as lua/fixed.lua keeps it.

@@ -6,8 +6,8 @@ import (
 	"slices"
 	"time"
 
-	"github.com/sluice-go/sluice/ext/kind"
 	"github.com/sluice-go/sluice/limits"
+	"github.com/sluice-go/sluice/sluiceredis/internal/kind"
 )
 
 // MostSliding is the largest limit of a sliding window.

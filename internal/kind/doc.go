@@ -7,7 +7,7 @@
 // An algorithm has no lock and no clock. It takes the state of a limit, the current time, and the
 // number of requested units, and returns a [limits.Result] and the new state.
 //
-// The package is for authors of stores: see package ext.
+// The module sluiceredis, which may not import this package, has copies of two files; see TestCopies.
 //
 // A time, called now, is a duration since a moment that the caller chooses, on a clock that does
 // not step. It must not be negative. A time earlier than one seen before never allows more than the

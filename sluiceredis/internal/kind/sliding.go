@@ -1,13 +1,12 @@
 package kind
 
 import (
-	"iter"
 	"math"
 	"sort"
 	"time"
 
-	"github.com/sluice-go/sluice/internal/sat"
 	"github.com/sluice-go/sluice/limits"
+	"github.com/sluice-go/sluice/sluiceredis/internal/sat"
 )
 
 // # How is a sliding window counted exactly, and in how much memory?
@@ -217,24 +216,5 @@ func (r Sliding) Adjust(s *SlidingState, now time.Duration, delta int64, age tim
 	}
 }
 
-// Idle reports whether s, which may be nil, is at now no different from a new state.
-func (r Sliding) Idle(s *SlidingState, now time.Duration) bool {
-	return s == nil || s.n == 0 || sat.Sub(now, s.run(s.n-1).at) >= r.Window
-}
-
 // Len returns the number of recorded times.
 func (s *SlidingState) Len() int { return s.n }
-
-// All returns the recorded times, oldest first, and the number of units that were allowed at each.
-func (s *SlidingState) All() iter.Seq2[time.Duration, int64] {
-	return func(yield func(at time.Duration, n int64) bool) {
-		base := s.base
-		for i := range s.n {
-			r := s.run(i)
-			if !yield(r.at, r.end-base) {
-				return
-			}
-			base = r.end
-		}
-	}
-}

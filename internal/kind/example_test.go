@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/sluice-go/sluice/ext/kind"
+	"github.com/sluice-go/sluice/internal/kind"
 	"github.com/sluice-go/sluice/limits"
 )
 

@@ -6,8 +6,8 @@ import (
 	"math/bits"
 	"time"
 
-	"github.com/sluice-go/sluice/internal/sat"
 	"github.com/sluice-go/sluice/limits"
+	"github.com/sluice-go/sluice/sluiceredis/internal/sat"
 )
 
 // # How is the level of a leaky bucket remembered?
@@ -111,19 +111,6 @@ func (r *Bucket) Share(m int64) (part Bucket, ok bool) {
 	return newBucket(r.capacity/m, r.interval*time.Duration(m)), true
 }
 
-// Take takes n at now from a bucket that will be empty at tat, if they fit, and returns when it
-// will be empty then.
-func (r *Bucket) Take(tat, now time.Duration, n int64) (time.Duration, limits.Result) {
-	level, wait := r.Fits(max(0, tat-now), n)
-	switch {
-	case n == 0: // always admitted, even if the bucket is fuller than full
-		return tat, r.Result(level, 0)
-	case wait == 0:
-		tat = now + level
-	}
-	return tat, r.Result(level, wait)
-}
-
 // Fits is Take for callers that keep the level, or store it only if nothing has changed since. It
 // returns the level after n were put in, and the time they must wait: 0 if they fit now,
 // [limits.Never] if never. n = 0 fits unless the bucket is fuller than full.
@@ -162,23 +149,6 @@ func (r *Bucket) units(d time.Duration) int64 {
 	return int64(n)
 }
 
-// Adjust returns when a bucket will be empty after delta units were added, or taken back if delta
-// is negative, whether they fit or not. A bucket is never emptier than empty.
-func (r *Bucket) Adjust(tat, now time.Duration, delta int64) time.Duration {
-	n := max(delta, -math.MaxInt64) // so that −n exists
-	if n < 0 {
-		n = -n
-	}
-	d, _, ok := sat.MulDiv(n, int64(r.interval), 0, 1)
-	if !ok {
-		d = math.MaxInt64
-	}
-	if delta < 0 {
-		return max(0, tat-time.Duration(d)) // before now is as good as now: empty
-	}
-	return sat.Add(max(now, tat), time.Duration(d))
-}
-
 // # What if two rates are used for one key?
 //
 // A deployment that changes a rate replaces one machine after the other. Meanwhile one key is used
@@ -212,7 +182,7 @@ func (r *Bucket) Adjust(tat, now time.Duration, delta int64) time.Duration {
 //
 // Of more than two buckets one is that of the rate in use, and the others are
 // one, with the largest capacity and the shortest interval of them; a bucket that a
-// laxer one covers is left out. With three rates of which none is laxer than the others
+// laxer one covers is left out. With three rates, if none is laxer than the others,
 // the bound is therefore that of the largest capacity and the highest rate. The same
 // holds when a larger and slower rate is used for a bucket that has
 // just become empty: its past is discarded.
@@ -301,27 +271,6 @@ func (p BucketPair) By(r *Bucket) (_ BucketPair, fresh bool) {
 		}
 	}
 	return BucketPair{own, cover(p.Own, p.Rest)}, p.Own.Level > 0 || p.Rest.Level > 0
-}
-
-// Take is [Bucket.Take] for a key that several rates use. keep is false if p need not
-// be stored, because it is as before.
-func (p BucketPair) Take(r *Bucket, n int64) (_ BucketPair, res limits.Result, keep bool) {
-	p, fresh := p.By(r)
-	level, wait := r.Fits(time.Duration(p.Own.Level), n)
-	switch {
-	case n == 0:
-		return p, r.Result(level, 0), false
-	case wait == 0:
-		p.Pour(int64(level) - p.Own.Level)
-	}
-	return p, r.Result(level, wait), fresh || wait == 0
-}
-
-// Adjust is [Bucket.Adjust] for a key that several rates use.
-func (p BucketPair) Adjust(r *Bucket, delta int64) BucketPair {
-	p, _ = p.By(r)
-	p.Pour(int64(r.Adjust(time.Duration(p.Own.Level), 0, delta)) - p.Own.Level)
-	return p
 }
 
 // cover returns a bucket that stands for both.
