@@ -8,10 +8,10 @@ import (
 	"unicode/utf8"
 )
 
-// most is the number of bytes of a text that are shown.
+// most is the number of bytes of a string that are shown.
 const most = 300
 
-// Text returns text as it may be shown: without the user, the query and the fragment of any address
+// Text returns a string as it may be shown: without the user, the query and the fragment of any address
 // in it, which may be secrets, without values that are named as secrets (token=…), without control
 // characters, and short. The rest is not HTML; the page escapes it.
 func Text(text string) string {

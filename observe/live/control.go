@@ -12,8 +12,8 @@ import (
 	"time"
 
 	"github.com/sluice-go/sluice"
-	"github.com/sluice-go/sluice/ext/wording"
 	"github.com/sluice-go/sluice/limits"
+	"github.com/sluice-go/sluice/observe/live/internal/clean"
 )
 
 const (
@@ -218,5 +218,5 @@ func (c change) apply(to Control, now time.Time) (did string, err error) {
 		}
 		return "at most " + count(*c.Limit) + " in flight", places.SetConcurrency(*c.Limit)
 	}
-	return "", fmt.Errorf("cannot %q: want pause, resume, rate or concurrency", wording.Clean(c.Do))
+	return "", fmt.Errorf("cannot %q: want pause, resume, rate or concurrency", clean.Text(c.Do))
 }

@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"github.com/sluice-go/sluice"
-	"github.com/sluice-go/sluice/ext/wording"
 	"github.com/sluice-go/sluice/limits"
+	"github.com/sluice-go/sluice/observe/live/internal/clean"
 )
 
 // mostGates bounds the memory of a Handler, at about 3 kB for each gate. Further gates are
@@ -173,7 +173,7 @@ func (s *sampler) add(source int, g Gate, now time.Time) {
 
 // nameOf returns the displayed name of a gate.
 func nameOf(g Gate, id uint64) string {
-	name, key := wording.Clean(g.Name), wording.Clean(g.Key)
+	name, key := clean.Text(g.Name), clean.Text(g.Key)
 	switch {
 	case name == "" && key == "":
 		return "gate " + count(id)

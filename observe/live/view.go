@@ -7,8 +7,9 @@ import (
 	"time"
 
 	"github.com/sluice-go/sluice"
-	"github.com/sluice-go/sluice/ext/wording"
 	"github.com/sluice-go/sluice/limits"
+	"github.com/sluice-go/sluice/observe/live/internal/clean"
+	"github.com/sluice-go/sluice/observe/live/internal/sentence"
 	"github.com/sluice-go/sluice/sluicehttp/ratelimit"
 )
 
@@ -159,7 +160,7 @@ func facts(g *Gate, f flow, now time.Time) []fact {
 	if f.waits > 0 {
 		add("Waited", fmt.Sprintf("half of %s calls less than %s, 99 %% less than %s, in the last minute", count(f.waits), atMost(f.p50), atMost(f.p99)))
 	}
-	add("Parent", wording.Clean(s.Parent))
+	add("Parent", clean.Text(s.Parent))
 	add("Pace", askedText(s)+spacingText(s))
 	for i, l := range g.Limits {
 		if i == 4 {
@@ -169,14 +170,14 @@ func facts(g *Gate, f flow, now time.Time) []fact {
 		add("Server says", saysText(l, g.SeenAt, now))
 	}
 	if l := s.Learned; l != nil {
-		add("Learned", wording.Clean(l.String()))
+		add("Learned", clean.Text(l.String()))
 		add("Server refused", fmt.Sprintf("%s calls, %s of them taken for chance", count(l.Throttled), count(l.Ignored)))
 	}
 	if s.PausedUntil.After(now) {
-		add("Paused", wording.Clean(list("until "+wording.Clock(s.PausedUntil, now), s.PausedWhy)))
+		add("Paused", clean.Text(list("until "+sentence.Clock(s.PausedUntil, now), s.PausedWhy)))
 	}
 	if s.LastError != "" {
-		add("Last error", wording.Clean(rough(now.Sub(s.LastErrorAt))+" ago: "+s.LastError))
+		add("Last error", clean.Text(rough(now.Sub(s.LastErrorAt))+" ago: "+s.LastError))
 	}
 	add("Retries", retriesText(s, f))
 	add("So far", totalsText(s))
@@ -249,7 +250,7 @@ func saysText(l ratelimit.Limit, seen, now time.Time) string {
 	if age := now.Sub(seen); age >= time.Second && !seen.IsZero() {
 		text += "; said " + rough(age) + " ago"
 	}
-	return wording.Clean(text)
+	return clean.Text(text)
 }
 
 // amount writes an amount that a server counts.

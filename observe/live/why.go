@@ -6,8 +6,9 @@ import (
 	"time"
 
 	"github.com/sluice-go/sluice"
-	"github.com/sluice-go/sluice/ext/wording"
 	"github.com/sluice-go/sluice/limits"
+	"github.com/sluice-go/sluice/observe/live/internal/clean"
+	"github.com/sluice-go/sluice/observe/live/internal/sentence"
 )
 
 // A state describes a gate in a word, for a color and for sorting.
@@ -92,7 +93,7 @@ func pauseText(s sluice.Stats, now time.Time) string {
 	if s.LimitedBy == limits.ByPause && s.Pacing+s.Waiting > 0 {
 		return s.Why() + "; Resume would end it"
 	}
-	pause := wording.Pause(s.PausedWhy, s.PausedUntil, now)
+	pause := sentence.Wait{For: string(limits.ByPause), Why: clean.Text(s.PausedWhy), End: s.PausedUntil}.Text(now)
 	if wait := s.Why(); wait != "" {
 		return wait + "; all must wait " + pause
 	}

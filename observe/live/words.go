@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/sluice-go/sluice"
-	"github.com/sluice-go/sluice/ext/wording"
+	"github.com/sluice-go/sluice/observe/live/internal/sentence"
 )
 
 // pace writes a frequency with three digits, by the unit that suits it: 19.4/s, 0.955/s, 5/m.
@@ -36,16 +36,16 @@ func paceAs(perSecond float64, r sluice.Rate) string {
 // number writes x with three digits, or as a whole number if that has more.
 func number(x float64) string {
 	if x >= 1000 {
-		return wording.Grouped(strconv.FormatFloat(x, 'f', 0, 64))
+		return sentence.Grouped(strconv.FormatFloat(x, 'f', 0, 64))
 	}
 	return strconv.FormatFloat(x, 'g', 3, 64)
 }
 
 // count writes a whole number.
-func count[T int64 | uint64 | int](n T) string { return wording.Grouped(fmt.Sprint(n)) }
+func count[T int64 | uint64 | int](n T) string { return sentence.Grouped(fmt.Sprint(n)) }
 
 // rough writes a time to be glanced at.
-func rough(d time.Duration) string { return wording.Rough(d) }
+func rough(d time.Duration) string { return sentence.Rough(d) }
 
 // perSecond returns the number of calls that r lets start in a second; 0 for no limit.
 func perSecond(r sluice.Rate) float64 {
