@@ -291,8 +291,7 @@ func TestConfig_Limits_PanicLeaksNothing(t *testing.T) {
 
 var (
 	_ limits.Notifier = (*leaky.Bucket)(nil)
-	_ limits.Notifier = (*window.Sliding)(nil)
-	_ limits.Notifier = (*window.Fixed)(nil)
+	_ limits.Notifier = (*window.Counter)(nil)
 )
 
 func made[T any](t *testing.T) func(v T, err error) T {

@@ -224,9 +224,6 @@ func (b *Bucket) replace(rule kind.Bucket, rate limits.Rate, tat time.Duration, 
 	b.state.Store(s)
 }
 
-// Rate returns the current rate, with its burst.
-func (b *Bucket) Rate() limits.Rate { return b.loaded().rate }
-
 // SetRate changes the rate, for calls from now on. It returns an error and changes nothing where
 // [New] returns one.
 //

@@ -214,9 +214,6 @@ func (k *Keyed[K]) Len() int {
 	return k.keys.Len()
 }
 
-// Rate returns the rate of [Keyed.Take], with its burst.
-func (k *Keyed[K]) Rate() limits.Rate { return k.current().rate }
-
 // SetRate changes the rate of [Keyed.Take], as if each key were then used with another rate by
 // [Keyed.TakeRate]. It returns an error and changes nothing where [New] returns one.
 func (k *Keyed[K]) SetRate(rate limits.Rate) error {

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// A Calendar is where the windows of a [Fixed] begin.
+// A Calendar is where fixed windows begin: see [NewFixed].
 type Calendar int
 
 const (

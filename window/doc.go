@@ -11,13 +11,13 @@
 //
 // # Sliding or fixed?
 //
-//	                     Sliding                         Fixed
+//	                     NewSliding                      NewFixed
 //	in any window ≤      N, exactly                      2·N, around an edge; N from one edge to the next
 //	room comes back      call by call                    all together, at the edge
 //	memory               16 bytes a call, 16·N at most   constant
 //	calendar             no                              yes
 //
-// Use a [Sliding] unless the other side counts from 00:00 as well, or 16·N bytes are too much.
+// Use [NewSliding] unless the other side counts from 00:00 as well, or 16·N bytes are too much.
 // Neither waits. To wait until a call fits, pass them to sluice.NewQueue or, together with other
 // limits, to a sluice.Gate. All N may start at the same time: to space calls evenly, use package
 // pacer. If up to twice N in a window does no harm, use package leaky, which needs 8 bytes.

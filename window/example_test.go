@@ -42,12 +42,13 @@ func ExampleNewFixed_calendar() {
 		return
 	}
 	defer permit.Release()
-	fmt.Println(daily.Take(0).Remaining, "of", daily.Quota())
-	// Output: 4880 of 5000 per day in CET
+	now := daily.Take(0)
+	fmt.Println(now.Remaining, "of", now.Limit)
+	// Output: 4880 of 5000
 }
 
 // A batch that is restarted goes on with what is left of the day.
-func ExampleFixed_Restore() {
+func ExampleCounter_Restore() {
 	first := limits.Must(window.NewFixed(window.Quota{Limit: 5000, Window: 24 * time.Hour}))
 	first.Take(4000)
 	saved := first.Snapshot() // to a file, say

@@ -13,7 +13,7 @@ import (
 	"github.com/sluice-go/sluice/limits"
 )
 
-// A Keyed is one [Sliding] or one [Fixed] for each key: per user, per host, per user and action. A key
+// A Keyed is one [Counter] for each key: per user, per host, per user and action. A key
 // that was never used has an empty window, so there is nothing to register. Later calls evict keys
 // whose windows are empty or have ended, as leaky.Keyed does; see there also for good keys.
 //
@@ -24,7 +24,7 @@ import (
 // its allowance back.
 //
 // A Keyed has no snapshot: a restart loses all windows. For windows of a day and a few keys, such
-// as accounts, use a Sliding or Fixed each.
+// as accounts, use a Counter each.
 //
 // A Keyed is safe for use by multiple goroutines, must be made by [NewKeyedSliding] or
 // [NewKeyedFixed] and must not be copied.
@@ -89,7 +89,7 @@ func (k *Keyed[K]) mustBeMade() {
 	errs.Made(k.keys != nil, "window.Keyed", "window.NewKeyed or NewKeyedFixed")
 }
 
-// Take takes n from the window of key, as [Sliding.Take] and [Fixed.Take] do. If the key is new and
+// Take takes n from the window of key, as [Counter.Take] does. If the key is new and
 // there are too many, nothing is taken: Limit of the result is 0 and its Err [limits.ErrTooManyKeys].
 // n = 0 does not remember key. Take panics if n < 0.
 func (k *Keyed[K]) Take(key K, n int64) limits.Result {
@@ -109,13 +109,6 @@ func (k *Keyed[K]) Len() int {
 	return k.keys.Len()
 }
 
-// Quota returns the current quota.
-func (k *Keyed[K]) Quota() Quota {
-	q := k.quota
-	q.Limit = k.limit.Load()
-	return q
-}
-
 // SetQuota changes the limit, for calls from now on. It returns an error and changes
 // nothing if quota.Limit is not positive or quota has other windows than the current ones.
 func (k *Keyed[K]) SetQuota(quota Quota) error {
@@ -132,7 +125,7 @@ func (k *Keyed[K]) SetQuota(quota Quota) error {
 
 // On returns the window of key as a Limiter, for a sluice.Gate or sluice.NewQueue. It has no state
 // of its own: it may be dropped and made again, and it stays valid when k evicts the key. Admit and
-// Adjust are like the methods of [Sliding] and [Fixed]; if the key is new and there are too many, both
+// Adjust are like the methods of a [Counter]; if the key is new and there are too many, both
 // return [limits.ErrTooManyKeys] and change nothing.
 func (k *Keyed[K]) On(key K) limits.Notifier {
 	return keyed.Limiter[K]{Key: key, Of: source[K]{k}, Bells: &k.bells}

@@ -12,7 +12,7 @@ import (
 type Quota struct {
 	Limit    int64          // at least 1
 	Window   time.Duration  // positive, or 0 with a Calendar
-	Per      Calendar       // not for a Sliding
+	Per      Calendar       // not for a sliding window
 	Location *time.Location // of the Calendar; nil means UTC
 }
 

@@ -27,45 +27,63 @@ type fixedState struct {
 	Used     int64         `json:"used"`
 }
 
-// Snapshot returns the content of the window, as a small JSON object, for [Sliding.Restore] in
-// another process: about 25 bytes for each call, calls made at the same time together. Times are
-// wall time.
-func (l *Sliding) Snapshot() []byte {
-	l.mu.Lock()
+// Snapshot returns the units in the window, as a small JSON object, for [Counter.Restore] in another
+// process: of a sliding window about 25 bytes for each call, calls made at the same time together.
+// Times are wall time.
+func (c *Counter) Snapshot() []byte {
+	c.lock()
+	kind, state := c.units.snapshot()
+	c.mu.Unlock()
+	return snapshot.Seal(kind, state)
+}
+
+// Restore replaces the units in the window by a snapshot: units taken before a restart still apply,
+// by the wall clock. Units that have left the window since, or whose window has ended, are dropped.
+// After the clock was put back they may lie in the future: calls in a sliding window then become
+// now, and a fixed window applies for at most its own length. Restore a Counter before it is used:
+// units allowed earlier would be discarded.
+//
+// Restore returns [limits.ErrSnapshot], and changes nothing, if data is damaged, from another version
+// or kind of limit, or of another quota; locations are compared by name.
+func (c *Counter) Restore(data []byte) error {
+	c.mustBeMade()
+	restore, err := c.units.open(data)
+	if err != nil {
+		return err
+	}
+	c.lock()
+	defer c.mu.Unlock()
+	return restore()
+}
+
+func (l *sliding) snapshot() (string, any) {
 	t := time.Now()
 	now := l.rule.Advance(&l.state, t.Sub(l.epoch))
 	s := slidingState{Limit: l.rule.Limit, Window: l.rule.Window, Taken: make([][2]int64, 0, l.state.Len())}
 	for at, n := range l.state.All() {
 		s.Taken = append(s.Taken, [2]int64{unix(t, now, at), n})
 	}
-	l.mu.Unlock()
-	return snapshot.Seal("sliding", s)
+	return "sliding", s
 }
 
-// Restore replaces the content of the window by a snapshot: units taken before a restart still
-// apply, by the wall clock. Calls that have left the window since are dropped; times in the future,
-// after the clock was put back, become now. Restore a Sliding before it is used: units allowed
-// earlier would be discarded.
-//
-// Restore returns [limits.ErrSnapshot], and changes nothing, if data is damaged, from another version
-// or kind of limit, or of another quota.
-func (l *Sliding) Restore(data []byte) error {
+func (l *sliding) open(data []byte) (func() error, error) {
 	s, err := snapshot.Open[slidingState](data, "sliding")
 	if err != nil {
-		return err
+		return nil, err
 	}
 	var sum int64
 	last := int64(math.MinInt64)
 	for _, run := range s.Taken {
 		at, n := run[0], run[1]
 		if at < last || n <= 0 || n > math.MaxInt64-sum {
-			return snapshot.Impossible()
+			return nil, snapshot.Impossible()
 		}
 		last, sum = at, sum+n
 	}
+	return func() error { return l.restore(s) }, nil
+}
 
-	l.mu.Lock()
-	defer l.mu.Unlock()
+func (l *sliding) restore(s slidingState) error {
 	if s.Limit != l.rule.Limit || s.Window != l.rule.Window {
 		return fmt.Errorf("%w: quota of %d per %v, not %d per %v", limits.ErrSnapshot, s.Limit, s.Window, l.rule.Limit, l.rule.Window)
 	}
@@ -81,57 +99,47 @@ func (l *Sliding) Restore(data []byte) error {
 	return nil
 }
 
-// Snapshot returns the used units of the current window, as a small JSON object, for
-// [Fixed.Restore] in another process.
-func (c *Fixed) Snapshot() []byte {
-	c.mu.Lock()
+func (f *fixed) snapshot() (string, any) {
 	t := time.Now()
-	now, wall := t.Sub(c.epoch), t.UnixNano()
-	s := stateOf(c.quota)
+	now, wall := t.Sub(f.epoch), t.UnixNano()
+	s := stateOf(f.quota)
 	switch {
-	case c.rule.Over(&c.state, now, wall):
+	case f.rule.Over(&f.state, now, wall):
 		s.At = wall
-	case c.quota.Per == 0:
-		s.At, s.Used = unix(t, now, c.state.From), c.state.Used
+	case f.quota.Per == 0:
+		s.At, s.Used = unix(t, now, f.state.From), f.state.Used
 	default:
-		s.At, s.Used = max(wall, c.state.Start), c.state.Used
+		s.At, s.Used = max(wall, f.state.Start), f.state.Used
 	}
-	c.mu.Unlock()
-	return snapshot.Seal("fixed", s)
+	return "fixed", s
 }
 
-// Restore replaces the used units by a snapshot: units used before a restart still apply, by the
-// wall clock. A window that has ended by now is dropped. If the clock was set back, the saved
-// window may lie in the future: it then applies, for at most its own length. Restore a Fixed before
-// it is used: units allowed earlier would be discarded.
-//
-// Restore returns [limits.ErrSnapshot], and changes nothing, if data is damaged, from another version
-// or kind of limit, or of another quota; locations are compared by name.
-func (c *Fixed) Restore(data []byte) error {
+func (f *fixed) open(data []byte) (func() error, error) {
 	s, err := snapshot.Open[fixedState](data, "fixed")
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if s.Used < 0 {
-		return snapshot.Impossible()
+		return nil, snapshot.Impossible()
 	}
+	return func() error { return f.restore(s) }, nil
+}
 
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	own := stateOf(c.quota)
+func (f *fixed) restore(s fixedState) error {
+	own := stateOf(f.quota)
 	own.At, own.Used = s.At, s.Used
 	if s != own {
 		return fmt.Errorf("%w: quota of %v, not %v", limits.ErrSnapshot, s, own)
 	}
 	t := time.Now()
-	now := t.Sub(c.epoch)
-	c.state = kind.FixedState{}
+	now := t.Sub(f.epoch)
+	f.state = kind.FixedState{}
 	if s.Used > 0 {
-		c.rule.Begin(&c.state, now, s.At)
-		if c.quota.Per == 0 {
-			c.state.From = now - snapshot.Age(t, s.At)
+		f.rule.Begin(&f.state, now, s.At)
+		if f.quota.Per == 0 {
+			f.state.From = now - snapshot.Age(t, s.At)
 		}
-		c.state.Used = s.Used
+		f.state.Used = s.Used
 	}
 	return nil
 }

@@ -348,10 +348,10 @@ func subjects(t *testing.T) []subject {
 		zero: func() error { return new(leaky.Bucket).Take(1).Err() },
 	}, {
 		column: "window", ask: asking(l), try: func(n int64) bool { return l.Take(n).Allowed() },
-		zero: func() error { return badinput.If(!new(window.Sliding).Take(1).Allowed(), "refuses") },
+		zero: func() error { return new(window.Counter).Take(1).Err() },
 	}, {
 		column: "window", ask: asking(c), try: func(n int64) bool { return c.Take(n).Allowed() },
-		zero: func() error { return badinput.If(!new(window.Fixed).Take(1).Allowed(), "refuses") },
+		zero: func() error { return new(window.Counter).Take(1).Err() },
 	}, {
 		column: "Keyed", ask: asking(kb.On(1)), try: func(n int64) bool { return kb.Take(1, n).Allowed() },
 		other: []func(int64){func(n int64) { kb.TakeRate(1, hourly, n) }},
