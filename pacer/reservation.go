@@ -54,21 +54,11 @@ func (r Reservation) Err() error {
 	return nil
 }
 
-// Slot returns when the call may start, as things stand. It is a forecast: earlier after a caller
-// ahead canceled, later after a pause or a slower rate. Only Wait enforces it. It returns the zero
-// time for a reservation that was rejected or canceled, and now for one of cost 0. Slot takes a
+// Delay returns the time until the call may start, as things stand: 0 if its slot has passed or its
+// cost is 0, and [limits.Never] if it was rejected or canceled. It is a forecast: shorter after a
+// caller ahead canceled, longer after a pause or a slower rate. Only Wait enforces it. Delay takes a
 // nanosecond or two for each entry between the reservation and the nearer end of the queue: do not
 // poll it for thousands of reservations.
-func (r Reservation) Slot() time.Time {
-	slot, _, ok := r.slot()
-	if !ok {
-		return time.Time{}
-	}
-	return r.pacer.queue.Time(slot)
-}
-
-// Delay returns the time until Slot, 0 if it has passed and [limits.Never] if
-// there is none.
 func (r Reservation) Delay() time.Duration {
 	slot, now, ok := r.slot()
 	if !ok || slot == limits.Never {

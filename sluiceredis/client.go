@@ -42,29 +42,22 @@ type Topology interface {
 	Pipelines() int
 }
 
-// A Script is a script in Lua and its digest.
+// A Script is a script in Lua and its digest, made by [NewScript].
 type Script struct {
-	name, text, digest string
+	Name   string // for people
+	Text   string
+	Digest string // the SHA-1 of the text, in hexadecimal digits
 
 	strict bool // in strict mode its last key is the epoch
 	marked bool // and its last argument says so
 	joins  bool // it decides many sets as well as one, see send.go
 }
 
-// NewScript returns the script of that text. name is for people.
+// NewScript returns the script of that text.
 func NewScript(name, text string) *Script {
 	sum := sha1.Sum([]byte(text)) // which EVALSHA wants
-	return &Script{name: name, text: text, digest: hex.EncodeToString(sum[:])}
+	return &Script{Name: name, Text: text, Digest: hex.EncodeToString(sum[:])}
 }
-
-// Name returns the name of the script.
-func (s *Script) Name() string { return s.name }
-
-// Text returns the text of the script.
-func (s *Script) Text() string { return s.text }
-
-// Digest returns the SHA-1 of the text, in hexadecimal digits.
-func (s *Script) Digest() string { return s.digest }
 
 // A ScriptCall is one script with its keys and arguments.
 type ScriptCall struct {

@@ -251,12 +251,12 @@ func TestPauseIsToldAgain(t *testing.T) {
 	other := newPacer(t, s, "again", 1000, sec, PacerConfig{})
 	b.redis.Del(bg, p.key)
 	r, err := p.Reserve(bg, 1, time.Minute)
-	if err != nil || r.Slot().Before(end) {
-		t.Errorf("%v, %v before the end of the pause", err, end.Sub(r.Slot()))
+	if err != nil || r.at.Before(end) {
+		t.Errorf("%v, %v before the end of the pause", err, end.Sub(r.at))
 	}
 	r, err = other.Reserve(bg, 1, time.Minute) // which never heard of it
-	if err != nil || r.Slot().Before(end) {
-		t.Errorf("%v, %v before the end of the pause", err, end.Sub(r.Slot()))
+	if err != nil || r.at.Before(end) {
+		t.Errorf("%v, %v before the end of the pause", err, end.Sub(r.at))
 	}
 	if calls := s.Stats().Scripts; calls != 5 { // pause, reserve, pause, reserve; reserve
 		t.Errorf("%d calls", calls)

@@ -110,10 +110,10 @@ func (g *goRedis) Run(ctx context.Context, s *Script, keys, args []string) ([]in
 		return nil, err
 	}
 	call := ScriptCall{s, keys, args}
-	cmd := newOnce(ctx, "evalsha", s.digest, call)
+	cmd := newOnce(ctx, "evalsha", s.Digest, call)
 	err := g.client.Process(ctx, cmd)
 	if isNoScript(err) {
-		cmd = newOnce(ctx, "eval", s.text, call)
+		cmd = newOnce(ctx, "eval", s.Text, call)
 		err = g.client.Process(ctx, cmd)
 	}
 	if err != nil {
@@ -136,19 +136,23 @@ func (g *goRedis) RunMany(ctx context.Context, calls []ScriptCall) []Reply {
 		}
 		return replies
 	}
-	unknown := g.pipeline(ctx, calls, all, replies, "evalsha", (*Script).Digest)
+	unknown := g.pipeline(ctx, calls, all, replies, "evalsha")
 	if len(unknown) > 0 {
-		g.pipeline(ctx, calls, unknown, replies, "eval", (*Script).Text)
+		g.pipeline(ctx, calls, unknown, replies, "eval")
 	}
 	return replies
 }
 
 // pipeline runs those calls and returns which of them found no script.
-func (g *goRedis) pipeline(ctx context.Context, calls []ScriptCall, which []int, replies []Reply, name string, what func(*Script) string) (unknown []int) {
+func (g *goRedis) pipeline(ctx context.Context, calls []ScriptCall, which []int, replies []Reply, name string) (unknown []int) {
 	pipe := g.client.Pipeline()
 	cmds := make([]once, len(which))
 	for i, j := range which {
-		cmds[i] = newOnce(ctx, name, what(calls[j].Script), calls[j])
+		script := calls[j].Script.Digest
+		if name == "eval" {
+			script = calls[j].Script.Text
+		}
+		cmds[i] = newOnce(ctx, name, script, calls[j])
 		_ = pipe.Process(ctx, cmds[i]) // only queues it
 	}
 	_, whole := pipe.Exec(ctx)

@@ -106,10 +106,10 @@ func (f *frozen) set(at time.Duration) {
 func (f *frozen) Run(ctx context.Context, s *Script, keys, args []string) ([]int64, error) {
 	f.mu.Lock()
 	if f.known[s] == nil {
-		text := s.text
+		text := s.Text
 		replace := func(old, new string, must bool) {
 			if must && !strings.Contains(text, old) {
-				f.t.Fatalf("%s has no %s", s.name, old)
+				f.t.Fatalf("%s has no %s", s.Name, old)
 			}
 			text = strings.ReplaceAll(text, old, new)
 		}
@@ -118,11 +118,11 @@ func (f *frozen) Run(ctx context.Context, s *Script, keys, args []string) ([]int
 		for _, expiry := range []string{"distance / 1000000", "(last - now) / 1000", "l.longest.window / 1000"} {
 			replace("whole(math.ceil("+expiry+") + 1)", "'3600000'", false) // keys expire by a clock that goes on
 		}
-		replace("format('%d', after / 1000000 + 2)", "'3600000'", s.name == "take")
+		replace("format('%d', after / 1000000 + 2)", "'3600000'", s.Name == "take")
 		if s != alive && strings.Contains(text, "whole(math.ceil(") { // TestAliveScript checks that one
-			f.t.Fatalf("%s has an expiry that is not replaced", s.name)
+			f.t.Fatalf("%s has an expiry that is not replaced", s.Name)
 		}
-		f.known[s] = NewScript(s.name, text)
+		f.known[s] = NewScript(s.Name, text)
 	}
 	frozen := f.known[s]
 	f.mu.Unlock()

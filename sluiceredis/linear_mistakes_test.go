@@ -21,8 +21,8 @@ type altered struct {
 
 // Run implements Client.
 func (a altered) Run(ctx context.Context, s *Script, keys, args []string) ([]int64, error) {
-	if s.name == a.name {
-		s = NewScript(s.name, strings.Replace(s.text, a.before, a.after, 1))
+	if s.Name == a.name {
+		s = NewScript(s.Name, strings.Replace(s.Text, a.before, a.after, 1))
 	}
 	return a.Client.Run(ctx, s, keys, args)
 }
@@ -44,7 +44,7 @@ func TestSemaphoreWithAMistakeIsNot(t *testing.T) {
 		"taken back from a holder": {before: "used + weight > limit", after: "used + weight > limit and used > 3"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if a.name = semaphoreScript.name; !strings.Contains(semaphoreScript.text, a.before) {
+			if a.name = semaphoreScript.Name; !strings.Contains(semaphoreScript.Text, a.before) {
 				t.Fatalf("the script does not contain %s", a.before)
 			}
 			alter := func(c Client) Client {

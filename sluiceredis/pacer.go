@@ -171,10 +171,7 @@ type span struct {
 	open        bool      // none, in truth: let through by FailOpen
 }
 
-// Slot returns when the call may start.
-func (r *Reservation) Slot() time.Time { return r.at }
-
-// Delay returns the time until Slot, 0 if that has passed.
+// Delay returns the time until the call may start, 0 if its slot has passed.
 func (r *Reservation) Delay() time.Duration { return max(0, time.Until(r.at)) }
 
 // Cancel returns the slot and reports whether that was possible: until it has come, and if no other

@@ -182,7 +182,7 @@ func found(m kinds.Rule, st kinds.Held, now int64) []int64 {
 func (v *remote) run(s *Script, keys, args []string) ([]int64, error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	if s.name == "take" && len(args) == shortArgs {
+	if s.Name == "take" && len(args) == shortArgs {
 		args = []string{"bucket", args[1], args[2], "1", "1", args[0]}
 	}
 	var n []int64
@@ -193,10 +193,10 @@ func (v *remote) run(s *Script, keys, args []string) ([]int64, error) {
 	now, key := v.m.Server(), keys[0]
 	switch {
 	case len(keys) > 1: // it decides for no two
-	case s.name == "take":
+	case s.Name == "take":
 		m, used := limitOf(args[0], args[1:])
 		return v.take(key, m, now, n[2+used:]), nil
-	case s.name == "add":
+	case s.Name == "add":
 		m, used := limitOf(args[0], args[1:])
 		delta := n[1+used]
 		h := v.m.Open(key, m)
@@ -246,5 +246,5 @@ func (v *remote) run(s *Script, keys, args []string) ([]int64, error) {
 		v.alive[args[0]] = time.Now()
 		return []int64{0, int64(len(v.alive)), now}, nil
 	}
-	return nil, newServerError("ERR virtual: no such script: " + s.name)
+	return nil, newServerError("ERR virtual: no such script: " + s.Name)
 }

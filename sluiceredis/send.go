@@ -136,7 +136,7 @@ func splitSets(requests []*sending, reply Reply) {
 			continue
 		}
 		if len(rest) < 2 || rest[0] < 2 || rest[0] > int64(len(rest)-2) {
-			c.reply.Err = fmt.Errorf("sluiceredis: %s replied %d integers for %d sets", c.call.Script.name, len(reply.Ints), len(requests))
+			c.reply.Err = fmt.Errorf("sluiceredis: %s replied %d integers for %d sets", c.call.Script.Name, len(reply.Ints), len(requests))
 			continue
 		}
 		if rest[1] < 0 { // a code, and which of its keys it is about

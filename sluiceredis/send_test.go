@@ -175,7 +175,7 @@ func TestManyBucketsShareAScript(t *testing.T) {
 		}
 		var went []string
 		for _, call := range slices.Concat(p.calls...) {
-			went = append(went, fmt.Sprint(call.Script.Name(), len(call.Keys)))
+			went = append(went, fmt.Sprint(call.Script.Name, len(call.Keys)))
 		}
 		if want := []string{"take64", "take64", "take5"}; !slices.Equal(went, want) {
 			t.Errorf("went as %v, want %v", went, want)

@@ -106,7 +106,7 @@ func (s *Store) reserveSlots(ctx context.Context, requests []*pacing) error {
 	s.stats.decisions.Add(uint64(len(requests)))
 	s.stats.clamped.Add(uint64(reply[2]))
 	if granted != reply[1] {
-		return fmt.Errorf("sluiceredis: %s granted %d, which should be %d", pacerScript.name, reply[1], granted)
+		return fmt.Errorf("sluiceredis: %s granted %d, which should be %d", pacerScript.Name, reply[1], granted)
 	}
 	return nil
 }

@@ -240,7 +240,7 @@ func (s *Store) conduct(ctx context.Context, c *sending) ([]int64, error) {
 	case err != nil:
 		s.stats.failed.Add(1)
 	case len(reply) == 0:
-		return nil, fmt.Errorf("sluiceredis: %s replied nothing", script.name)
+		return nil, fmt.Errorf("sluiceredis: %s replied nothing", script.Name)
 	case reply[0] < 0:
 		s.stats.data.Add(1)
 		all, which := s.keysOf(script, keys), int64(0)
@@ -248,7 +248,7 @@ func (s *Store) conduct(ctx context.Context, c *sending) ([]int64, error) {
 			which = reply[2]
 		}
 		if which < 0 || which >= int64(len(all)) {
-			return nil, fmt.Errorf("sluiceredis: %s replied about key %d of %d", script.name, which, len(all))
+			return nil, fmt.Errorf("sluiceredis: %s replied about key %d of %d", script.Name, which, len(all))
 		}
 		return nil, dataError(all[which], reply[0])
 	}
@@ -261,7 +261,7 @@ func (s *Store) conduct(ctx context.Context, c *sending) ([]int64, error) {
 // expect returns an error unless a script replied so many integers.
 func expect(script *Script, reply []int64, n int) error {
 	if len(reply) != n {
-		return fmt.Errorf("sluiceredis: %s replied %d integers, not %d", script.name, len(reply), n)
+		return fmt.Errorf("sluiceredis: %s replied %d integers, not %d", script.Name, len(reply), n)
 	}
 	return nil
 }

@@ -151,7 +151,7 @@ func (s *Store) takeFromServer(ctx context.Context, requests []*request) error {
 		return err
 	}
 	if granted := s.apply(requests, t, reply, whens > 0); granted != reply[2] {
-		return fmt.Errorf("sluiceredis: %s granted %d, which should be %d", script.name, reply[2], granted)
+		return fmt.Errorf("sluiceredis: %s granted %d, which should be %d", script.Name, reply[2], granted)
 	}
 	return nil
 }

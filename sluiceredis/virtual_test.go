@@ -68,7 +68,7 @@ func (v *virtual) script(s *Script, keys, args []string) []int64 {
 	defer v.mu.Unlock()
 	what, short := "", len(args) == shortArgs
 	switch {
-	case s.name == "add", s == pacerScript:
+	case s.Name == "add", s == pacerScript:
 		what, args = args[0], args[1:] // of add the kind, which is bucket
 	case s == takes[kinds.BucketKind] && len(args) == shortArgs:
 		args = []string{args[1], args[2], "1", args[0]}

@@ -90,7 +90,7 @@ var decision = func() (asked struct {
 	script string
 	args   []string
 }) {
-	spy := spy(func(s *sluiceredis.Script, args []string) { asked.script, asked.args = s.Text(), args })
+	spy := spy(func(s *sluiceredis.Script, args []string) { asked.script, asked.args = s.Text, args })
 	ask, _, err := sluice(spy, nil, nil)
 	if err == nil {
 		err = ask(context.Background(), "key")

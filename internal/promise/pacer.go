@@ -76,7 +76,7 @@ func (c *pacerControl) Stats() sluice.Stats {
 	c.mu.Unlock()
 	if time.Until(known) > 0 {
 		r := c.p.Reserve(1)
-		s.NextSlot = r.Slot()
+		s.NextSlot = time.Now().Add(r.Delay())
 		r.Cancel()
 	}
 	return s

@@ -113,9 +113,9 @@ func (c *adapter) Run(ctx context.Context, s *sluiceredis.Script, keys, args []s
 	if err := c.oneSlot(keys); err != nil {
 		return nil, err
 	}
-	result := c.client.Do(ctx, c.command("EVALSHA", s.Digest(), keys, args))
+	result := c.client.Do(ctx, c.command("EVALSHA", s.Digest, keys, args))
 	if isNoScript(result) {
-		result = c.client.Do(ctx, c.command("EVAL", s.Text(), keys, args))
+		result = c.client.Do(ctx, c.command("EVAL", s.Text, keys, args))
 	}
 	return ints(ctx, result)
 }
@@ -144,22 +144,26 @@ func (c *adapter) RunMany(ctx context.Context, calls []sluiceredis.ScriptCall) [
 		}
 	}
 	for _, which := range [][]int{with, without} {
-		unknown := c.pipeline(ctx, calls, which, replies, "EVALSHA", (*sluiceredis.Script).Digest)
+		unknown := c.pipeline(ctx, calls, which, replies, "EVALSHA")
 		if len(unknown) > 0 {
-			c.pipeline(ctx, calls, unknown, replies, "EVAL", (*sluiceredis.Script).Text)
+			c.pipeline(ctx, calls, unknown, replies, "EVAL")
 		}
 	}
 	return replies
 }
 
 // pipeline runs those calls and returns which of them found no script.
-func (c *adapter) pipeline(ctx context.Context, calls []sluiceredis.ScriptCall, which []int, replies []sluiceredis.Reply, name string, what func(*sluiceredis.Script) string) (unknown []int) {
+func (c *adapter) pipeline(ctx context.Context, calls []sluiceredis.ScriptCall, which []int, replies []sluiceredis.Reply, name string) (unknown []int) {
 	if len(which) == 0 {
 		return nil
 	}
 	commands := make([]rueidis.Completed, len(which))
 	for i, j := range which {
-		commands[i] = c.command(name, what(calls[j].Script), calls[j].Keys, calls[j].Args)
+		script := calls[j].Script.Digest
+		if name == "EVAL" {
+			script = calls[j].Script.Text
+		}
+		commands[i] = c.command(name, script, calls[j].Keys, calls[j].Args)
 	}
 	for i, result := range c.client.DoMulti(ctx, commands...) {
 		j := which[i]

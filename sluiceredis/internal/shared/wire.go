@@ -56,9 +56,9 @@ func (w *wire) note(s *sluiceredis.Script, args []string, reply []int64, err err
 	}
 	var read func([]string, []int64) (script, error)
 	switch {
-	case w.kind == "pacer" && s.Name() == "pacer":
+	case w.kind == "pacer" && s.Name == "pacer":
 		read = readReserve
-	case w.kind == "leaky" && s.Name() == "take":
+	case w.kind == "leaky" && s.Name == "take":
 		read = readTake
 	}
 	w.mu.Lock()
