@@ -17,6 +17,13 @@ var _ peers.Store = (*Store)(nil)
 // mostNews is the maximum number of numbers in an update.
 const mostNews = 64
 
+const (
+	// groupLasts is the time for which a gate is in a group without a report, and groupKeeps the
+	// time for which a group is kept after its last one: as in package peers.
+	groupLasts = 3 * time.Second
+	groupKeeps = 10 * time.Minute
+)
+
 // Exchange makes s a [peers.Store], for sluice.Adaptive.Peers: gates of one name, prefix and Redis
 // share the learned limit. With [InProcess], gates of one name in this store do.
 //
@@ -41,7 +48,7 @@ func (s *Store) Exchange(ctx context.Context, group string, r peers.Report) (pee
 	}
 	args := []string{
 		r.ID, format(r.Want), format(r.Admitted), format(r.Use), format(r.Seen),
-		format(peers.Lasts.Microseconds()), format(peers.Keeps.Milliseconds()),
+		format(groupLasts.Microseconds()), format(groupKeeps.Milliseconds()),
 	}
 	for _, n := range r.News {
 		args = append(args, format(n))

@@ -45,7 +45,7 @@ func TestStore_Exchange_AsTheModel(t *testing.T) {
 		s, clock := b.freeze(t)
 		for seed := range uint64(8) {
 			random := rand.New(rand.NewPCG(seed, 2))
-			group, model, now, stamp := fmt.Sprint("group {|} ", seed), peers.Group{}, time.Duration(0), int64(0)
+			group, model, now, stamp := fmt.Sprint("group {|} ", seed), peers.Groups{}, time.Duration(0), int64(0)
 			granted := map[string]int64{}
 			for step := range 60 {
 				now += time.Duration(random.Int64N(int64(600*time.Millisecond))) / 1000 * 1000
@@ -55,7 +55,7 @@ func TestStore_Exchange_AsTheModel(t *testing.T) {
 				now = max(0, now)
 				clock.set(now)
 				r := exchangeReport(random, granted, stamp)
-				want := model.Exchange((epoch + now).Microseconds(), r)
+				want := model.Exchange((epoch + now).Microseconds(), "", r)
 				got, err := s.Exchange(bg, group, r)
 				if err != nil {
 					t.Fatal(err)
@@ -80,7 +80,7 @@ func TestStore_Exchange_Key(t *testing.T) {
 		if _, err := s.Exchange(bg, "api", r); err != nil {
 			t.Fatal(err)
 		}
-		if ttl := b.redis.PTTL(bg, key).Val(); ttl < peers.Keeps-time.Minute || ttl > peers.Keeps {
+		if ttl := b.redis.PTTL(bg, key).Val(); ttl < groupKeeps-time.Minute || ttl > groupKeeps {
 			t.Errorf("the key lives for %v", ttl)
 		}
 		r.Want = peers.Leaves
@@ -146,12 +146,6 @@ func TestStore_Exchange_InProcess(t *testing.T) {
 	}
 	if r, err := s.Exchange(bg, "other", b); err != nil || r.Peers != 1 {
 		t.Errorf("%+v, %v", r, err)
-	}
-	b.Want = peers.Leaves
-	_, _ = s.Exchange(bg, "other", b)
-	_, _ = s.Exchange(bg, "third", b)
-	if s.groups.Has("other") {
-		t.Error("a group without gates and news is kept")
 	}
 	ctx, cancel := context.WithCancel(bg)
 	cancel()

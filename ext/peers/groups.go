@@ -8,30 +8,23 @@ import (
 // for use by multiple goroutines.
 type Groups struct {
 	mu  sync.Mutex
-	all map[string]*Group
+	all map[string]*group
 }
 
-// Exchange records a report to a group at now.
-func (g *Groups) Exchange(now int64, group string, r Report) Reply {
+// Exchange records a report to the group of that name at now, in microseconds on one clock.
+func (g *Groups) Exchange(now int64, name string, r Report) Reply {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.all[group] == nil {
-		for name, old := range g.all { // a new group is rare
+	if g.all[name] == nil {
+		for other, old := range g.all { // a new group is rare
 			if old.over(now) {
-				delete(g.all, name)
+				delete(g.all, other)
 			}
 		}
 		if g.all == nil {
-			g.all = map[string]*Group{}
+			g.all = map[string]*group{}
 		}
-		g.all[group] = new(Group)
+		g.all[name] = new(group)
 	}
-	return g.all[group].Exchange(now, r)
-}
-
-// Has reports whether there is such a group.
-func (g *Groups) Has(group string) bool {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return g.all[group] != nil
+	return g.all[name].exchange(now, r)
 }

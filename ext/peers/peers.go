@@ -14,11 +14,11 @@ import (
 )
 
 const (
-	// Lasts is the time for which a gate is in the group without a report.
-	Lasts = 3 * time.Second
+	// lasts is the time for which a gate is in the group without a report.
+	lasts = 3 * time.Second
 
-	// Keeps is the time for which a group is kept after its last report.
-	Keeps = 10 * time.Minute
+	// keeps is the time for which a group is kept after its last report.
+	keeps = 10 * time.Minute
 )
 
 // # How is a limit divided?
@@ -41,9 +41,9 @@ const (
 //
 // Until a rate is learned, nothing is divided: shares are equal, and no call waits for them.
 
-// A Group is the gates that share one limit. The zero Group is empty. Times are microseconds
+// A group is the gates that share one limit. The zero group is empty. Times are microseconds
 // on one clock.
-type Group struct {
+type group struct {
 	members map[string]member
 	news    []int64
 	stamp   int64
@@ -55,12 +55,12 @@ type member struct {
 	seen, want, part, granted, use int64
 }
 
-// Exchange records a report at now.
-func (g *Group) Exchange(now int64, r Report) Reply {
+// exchange records a report at now.
+func (g *group) exchange(now int64, r Report) Reply {
 	if g.over(now) {
-		*g = Group{members: map[string]member{}}
+		*g = group{members: map[string]member{}}
 	}
-	lasts := Lasts.Microseconds()
+	lasts := lasts.Microseconds()
 	free, since := Whole, int64(0)
 	if m, known := g.members[r.ID]; known {
 		g.granted += r.Admitted - m.granted
@@ -77,7 +77,7 @@ func (g *Group) Exchange(now int64, r Report) Reply {
 		g.news, g.stamp = r.News, max(now, g.stamp+1)
 	}
 	rate := int64(0)
-	g.ends = now + Keeps.Microseconds()
+	g.ends = now + keeps.Microseconds()
 	if g.news != nil {
 		rate = g.news[0]
 	}
@@ -87,7 +87,7 @@ func (g *Group) Exchange(now int64, r Report) Reply {
 	}
 	if r.Want == Leaves {
 		if reply.Peers == 0 && g.news == nil {
-			*g = Group{}
+			*g = group{}
 		}
 		return reply
 	}
@@ -103,10 +103,10 @@ func (g *Group) Exchange(now int64, r Report) Reply {
 }
 
 // over reports whether the group can be discarded.
-func (g *Group) over(now int64) bool { return now >= g.ends }
+func (g *group) over(now int64) bool { return now >= g.ends }
 
 // due returns the share of a limit that id should have.
-func (g *Group) due(id string, rate int64) int64 {
+func (g *group) due(id string, rate int64) int64 {
 	left := float64(len(g.members))
 	if rate <= 0 {
 		return int64(float64(Whole) / left)

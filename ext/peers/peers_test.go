@@ -47,22 +47,22 @@ func TestGroup_Exchange_Divides(t *testing.T) {
 		"more than there is, and less": {60, []int64{100, 1}, []int64{59, 1}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			var g Group
+			var g group
 			if test.rate > 0 {
 				r := told(ask("first", all), test.rate, 0)
-				g.Exchange(0, r)
+				g.exchange(0, r)
 				r.Want = Leaves
-				g.Exchange(0, r)
+				g.exchange(0, r)
 			}
 			ids := []string{"a", "b", "c", "d"}
 			for range 3 { // until all know all
 				for i, want := range test.wants {
-					g.Exchange(1, ask(ids[i], want))
+					g.exchange(1, ask(ids[i], want))
 				}
 			}
 			whole := max(60, test.rate)
 			for i, want := range test.wants {
-				r := g.Exchange(2, ask(ids[i], want))
+				r := g.exchange(2, ask(ids[i], want))
 				least := test.parts[i] * Whole / whole
 				if name == "the least want less" && i > 1 {
 					least = Whole * 45 / 2 / whole
@@ -77,10 +77,10 @@ func TestGroup_Exchange_Divides(t *testing.T) {
 
 // A gate that joins gets nothing that another one still uses.
 func TestGroup_Exchange_NobodyTakesWhatOthersHave(t *testing.T) {
-	var g Group
-	g.Exchange(0, told(ask("a", all), 60, 0))
-	g.Exchange(0, ask("b", all))
-	a, b := g.Exchange(1, ask("a", all)), g.Exchange(1, ask("b", all))
+	var g group
+	g.exchange(0, told(ask("a", all), 60, 0))
+	g.exchange(0, ask("b", all))
+	a, b := g.exchange(1, ask("a", all)), g.exchange(1, ask("b", all))
 	if half := Whole / 2; a.Share != half || b.Share != half {
 		t.Fatalf("%+v, %+v", a, b)
 	}
@@ -94,7 +94,7 @@ func TestGroup_Exchange_NobodyTakesWhatOthersHave(t *testing.T) {
 		{"b", 333_333_333, 333_333_333},
 		{"c", 333_333_333, 333_333_333},
 	} {
-		if r := g.Exchange(2, ask(step.id, all)); r.Share != step.part || r.Due != step.due {
+		if r := g.exchange(2, ask(step.id, all)); r.Share != step.part || r.Due != step.due {
 			t.Errorf("%s: %+v, want %+v", step.id, r, step)
 		}
 	}
@@ -104,11 +104,11 @@ func TestGroup_Exchange_NobodyTakesWhatOthersHave(t *testing.T) {
 func TestGroup_Exchange_PartsNeverExceedTheLimit(t *testing.T) {
 	for seed := range uint64(200) {
 		random := rand.New(rand.NewPCG(seed, 1))
-		var g Group
+		var g group
 		now, stamp := int64(0), int64(0)
 		members := map[string]int64{}
 		report := func(r Report) {
-			got := g.Exchange(now, r)
+			got := g.exchange(now, r)
 			stamp = got.Stamp
 			members[r.ID] = now
 			if r.Want == Leaves {
@@ -116,7 +116,7 @@ func TestGroup_Exchange_PartsNeverExceedTheLimit(t *testing.T) {
 			}
 			sum, here := int64(0), 0
 			for id, m := range g.members {
-				if seen, ok := members[id]; ok && now-seen < Lasts.Microseconds() {
+				if seen, ok := members[id]; ok && now-seen < lasts.Microseconds() {
 					sum += m.part
 					here++
 				}
@@ -141,8 +141,8 @@ func TestGroup_Exchange_PartsNeverExceedTheLimit(t *testing.T) {
 }
 
 func TestGroup_Exchange_WhoIsInIt(t *testing.T) {
-	var g Group
-	g.Exchange(0, told(ask("a", all), 60, 0))
+	var g group
+	g.exchange(0, told(ask("a", all), 60, 0))
 	steps := []struct {
 		at    int64
 		r     Report
@@ -158,34 +158,34 @@ func TestGroup_Exchange_WhoIsInIt(t *testing.T) {
 		{-60 * second, ask("c", all), 1, Whole}, // the clock was put back: they may be gone
 	}
 	for i, step := range steps {
-		if r := g.Exchange(step.at, step.r); r.Peers != step.peers || r.Due != step.due {
+		if r := g.exchange(step.at, step.r); r.Peers != step.peers || r.Due != step.due {
 			t.Errorf("step %d: %+v, want %d gates, %d due", i, r, step.peers, step.due)
 		}
 	}
 }
 
 func TestGroup_Exchange_News(t *testing.T) {
-	var g Group
-	if r := g.Exchange(5, ask("a", all)); r.News != nil || r.Stamp != 0 || r.Age != 0 {
+	var g group
+	if r := g.exchange(5, ask("a", all)); r.News != nil || r.Stamp != 0 || r.Age != 0 {
 		t.Errorf("%+v of nothing", r)
 	}
-	first := g.Exchange(10, told(ask("a", all), 60, 0))
+	first := g.exchange(10, told(ask("a", all), 60, 0))
 	if first.Stamp != 10 || !slices.Equal(first.News, []int64{60e6, 7}) {
 		t.Errorf("%+v", first)
 	}
-	if r := g.Exchange(20, told(ask("b", all), 30, 0)); r.Stamp != 10 || r.News[0] != 60e6 || r.Age != 10*time.Microsecond {
+	if r := g.exchange(20, told(ask("b", all), 30, 0)); r.Stamp != 10 || r.News[0] != 60e6 || r.Age != 10*time.Microsecond {
 		t.Errorf("news of a gate that had not seen the last ones: %+v", r)
 	}
-	if r := g.Exchange(10, told(ask("b", all), 30, 10)); r.Stamp != 11 || r.News[0] != 30e6 || r.Age != 0 {
+	if r := g.exchange(10, told(ask("b", all), 30, 10)); r.Stamp != 11 || r.News[0] != 30e6 || r.Age != 0 {
 		t.Errorf("two news of one microsecond: %+v", r)
 	}
-	g.Exchange(20, ask("a", Leaves))
-	g.Exchange(20, ask("b", Leaves))
-	keeps := Keeps.Microseconds()
-	if r := g.Exchange(20+keeps-1, ask("c", Leaves)); r.Stamp != 11 {
+	g.exchange(20, ask("a", Leaves))
+	g.exchange(20, ask("b", Leaves))
+	keeps := keeps.Microseconds()
+	if r := g.exchange(20+keeps-1, ask("c", Leaves)); r.Stamp != 11 {
 		t.Errorf("news of a group without gates: %+v", r)
 	}
-	if r := g.Exchange(20+2*keeps-1, ask("c", all)); r.Stamp != 0 || r.News != nil || !g.over(20+3*keeps) {
+	if r := g.exchange(20+2*keeps-1, ask("c", all)); r.Stamp != 0 || r.News != nil || !g.over(20+3*keeps) {
 		t.Errorf("10 min after the last report: %+v", r)
 	}
 }
@@ -193,7 +193,7 @@ func TestGroup_Exchange_News(t *testing.T) {
 // What all were admitted includes what the others have probably been admitted since their last
 // reports, and does not shrink when a gate leaves.
 func TestGroup_Exchange_Granted(t *testing.T) {
-	var g Group
+	var g group
 	report := func(id string, granted, use int64) Report {
 		return Report{ID: id, Want: all, Admitted: granted, Use: use * 1e6}
 	}
@@ -213,8 +213,20 @@ func TestGroup_Exchange_Granted(t *testing.T) {
 		{2 * second, report("b", 1035, 20), 50 + 15},
 		{3 * second, report("a", 130, 10), 65 + 20},
 	} {
-		if r := g.Exchange(step.at, step.r); r.Admitted != step.want {
+		if r := g.exchange(step.at, step.r); r.Admitted != step.want {
 			t.Errorf("step %d: %d, want %d", i, r.Admitted, step.want)
 		}
+	}
+}
+
+func TestGroups_Exchange_ForgetsGroups(t *testing.T) {
+	var g Groups
+	b := Report{ID: "b", Want: WantsAll}
+	g.Exchange(0, "other", b)
+	b.Want = Leaves
+	g.Exchange(1, "other", b)
+	g.Exchange(2, "third", b)
+	if len(g.all) != 1 || g.all["third"] == nil {
+		t.Errorf("a group without gates and news is kept: %v", g.all)
 	}
 }

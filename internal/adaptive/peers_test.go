@@ -16,7 +16,7 @@ import (
 type company struct {
 	t     *testing.T
 	take  func(t float64) bool
-	group peers.Group
+	group peers.Groups
 	procs []*process
 	now   time.Duration
 	each  func()        // is called after each exchange
@@ -139,7 +139,7 @@ func (c *company) exchange(p *process) {
 	if !used {
 		p.stopped = len(p.sent)
 		if !p.away {
-			c.group.Exchange((c.now + c.ahead).Microseconds(), report)
+			c.group.Exchange((c.now + c.ahead).Microseconds(), "", report)
 		}
 		return
 	}
@@ -147,7 +147,7 @@ func (c *company) exchange(p *process) {
 		p.peer.Lost(c.now, p.controller)
 		return
 	}
-	reply := c.group.Exchange((c.now + c.ahead).Microseconds(), report)
+	reply := c.group.Exchange((c.now + c.ahead).Microseconds(), "", report)
 	if c.mangle != nil {
 		c.mangle(&reply)
 	}

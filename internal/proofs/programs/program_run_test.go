@@ -575,19 +575,13 @@ var errAway = errors.New("away")
 // A meeting is a peers.Store of this process.
 type meeting struct {
 	began  time.Time
-	mu     sync.Mutex
-	groups map[string]*peers.Group
+	groups peers.Groups
 }
 
-func newMeeting() *meeting { return &meeting{began: time.Now(), groups: map[string]*peers.Group{}} }
+func newMeeting() *meeting { return &meeting{began: time.Now()} }
 
 func (m *meeting) Exchange(_ context.Context, group string, r peers.Report) (peers.Reply, error) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.groups[group] == nil {
-		m.groups[group] = new(peers.Group)
-	}
-	return m.groups[group].Exchange(time.Since(m.began).Microseconds(), r), nil
+	return m.groups.Exchange(time.Since(m.began).Microseconds(), group, r), nil
 }
 
 // unsteady peers fail in a third of all exchanges, if fails is true.

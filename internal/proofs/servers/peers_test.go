@@ -21,8 +21,8 @@ import (
 type meeting struct {
 	began time.Time
 
+	groups  peers.Groups
 	mu      sync.Mutex
-	groups  map[string]*peers.Group
 	reports []meetingReport
 	fails   bool
 	hangs   bool
@@ -36,7 +36,7 @@ type meetingReport struct {
 
 var errAway = errors.New("away")
 
-func newMeeting() *meeting { return &meeting{began: time.Now(), groups: map[string]*peers.Group{}} }
+func newMeeting() *meeting { return &meeting{began: time.Now()} }
 
 func (m *meeting) Exchange(ctx context.Context, group string, r peers.Report) (peers.Reply, error) {
 	m.mu.Lock()
@@ -57,12 +57,7 @@ func (m *meeting) Exchange(ctx context.Context, group string, r peers.Report) (p
 }
 
 func (m *meeting) exchange(at time.Duration, group string, r peers.Report) (peers.Reply, error) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.groups[group] == nil {
-		m.groups[group] = new(peers.Group)
-	}
-	return m.groups[group].Exchange(at.Microseconds(), r), nil
+	return m.groups.Exchange(at.Microseconds(), group, r), nil
 }
 
 // tell lets another gate tell that the limit of group is rate per second, and that nothing
@@ -403,8 +398,7 @@ func TestGate_Peers_Away(t *testing.T) {
 func TestGate_Peers_ImpossibleNews(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMeeting()
-		m.groups["api"] = new(peers.Group)
-		m.groups["api"].Exchange(0, peers.Report{ID: "other", News: []int64{1e6, 2}})
+		m.groups.Exchange(0, "api", peers.Report{ID: "other", News: []int64{1e6, 2}})
 		g := sharing(t, m, sluice.Config{})
 		_ = g.Do(t.Context(), served)
 		synctest.Wait()
