@@ -186,7 +186,7 @@ func stateMetrics() []Metric {
 
 // learnedMetrics are the metrics of the learned limits of their servers.
 func learnedMetrics() []Metric {
-	unit := func(prometheus, otel, unit, help string, of func(l *LearnedTotals) (value float64, known bool)) Metric {
+	unit := func(prometheus, otel, unit, help string, of func(l *sluice.Learned) (value float64, known bool)) Metric {
 		return Metric{
 			Prometheus: prometheus, OTel: otel, Unit: unit, Help: help, Kind: "sum",
 			Label: "unit", Attribute: "sluice.unit",
@@ -202,21 +202,21 @@ func learnedMetrics() []Metric {
 	known := func(v float64) (float64, bool) { return v, v > 0 }
 	return []Metric{
 		unit("learned_pace", "learned.pace", "1/s", "Pace at which calls start, per second.",
-			func(l *LearnedTotals) (float64, bool) { return known(l.Pace) }),
+			func(l *sluice.Learned) (float64, bool) { return known(l.Pace) }),
 		unit("learned_rate", "learned.rate", "1/s", "Rate that the server is believed to grant, per second.",
-			func(l *LearnedTotals) (float64, bool) { return known(l.Rate) }),
+			func(l *sluice.Learned) (float64, bool) { return known(l.Rate) }),
 		unit("learned_accepted_rate", "learned.accepted_rate", "1/s", "Lower bound of the rate that the server grants, per second.",
-			func(l *LearnedTotals) (float64, bool) { return known(l.Proven) }),
+			func(l *sluice.Learned) (float64, bool) { return known(l.AcceptedRate) }),
 		unit("learned_throttled_rate", "learned.throttled_rate", "1/s", "Upper bound of the rate that the server grants, per second.",
-			func(l *LearnedTotals) (float64, bool) { return known(l.Refuted) }),
+			func(l *sluice.Learned) (float64, bool) { return known(l.ThrottledRate) }),
 		unit("learned_share", "learned.share", "1", "Part of the learned limit that the gate may use.",
-			func(l *LearnedTotals) (float64, bool) { return known(l.Share) }),
+			func(l *sluice.Learned) (float64, bool) { return known(l.Share) }),
 		unit("learned_peers", "learned.peers", "{gate}", "Gates that share the learned limit, 0 while the others cannot be reached.",
-			func(l *LearnedTotals) (float64, bool) { return float64(l.Peers), l.Share > 0 }),
+			func(l *sluice.Learned) (float64, bool) { return float64(l.Peers), l.Share > 0 }),
 		unit("learned_concurrency", "learned.concurrency", "{call}", "Learned bound of the calls in flight.",
-			func(l *LearnedTotals) (float64, bool) { return known(float64(l.Concurrency)) }),
+			func(l *sluice.Learned) (float64, bool) { return known(float64(l.Concurrency)) }),
 		unit("learned_throttled", "learned.throttled", "{call}", "Calls that the server refused.",
-			func(l *LearnedTotals) (float64, bool) { return float64(l.Refusals), true }),
+			func(l *sluice.Learned) (float64, bool) { return float64(l.Throttled), true }),
 		{
 			Prometheus: "blocked", OTel: "blocked_gates", Unit: "{gate}", Kind: "sum",
 			Help: "Gates whose server grants nothing.",

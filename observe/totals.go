@@ -24,22 +24,12 @@ type Totals struct {
 	PauseLeft   time.Duration // until the longest pause ends
 	RetryTokens int64
 
-	// Learned is the learned limit of each unit, sluice.Calls if they
-	// know of no other; Learning is the number of those that have learned something, and Blocked
-	// those of them whose server accepts nothing.
+	// Learned has the learned limits of each unit, sluice.Calls if the gates know of no other, with
+	// their numbers added up. Share is 0 if no gate shares its limit; otherwise, Peers is 0 if none
+	// of them can reach the others. Learning is the number of gates that have learned something,
+	// and Blocked the number of those whose server accepts nothing.
 	Learning, Blocked int
-	Learned           map[sluice.Unit]*LearnedTotals
-}
-
-// LearnedTotals is the learned limit of one unit, added up: see sluice.Learned. Rates are per
-// second. Share is 0 if no gate shares its limit; otherwise, Peers is 0 if none of them can reach
-// the others.
-type LearnedTotals struct {
-	Pace, Rate, Proven, Refuted float64
-	Share                       float64
-	Peers                       int64
-	Concurrency                 int64
-	Refusals                    uint64
+	Learned           map[sluice.Unit]*sluice.Learned
 }
 
 // Sum adds up gates that have the same label, such as the name under which a [Table] counts
@@ -51,7 +41,7 @@ func Sum(gates iter.Seq[sluice.Stats], label func(name string) string) map[strin
 		name := label(s.Name)
 		sum := sums[name]
 		if sum == nil {
-			sum = &Totals{LimitedBy: make(map[limits.Cause]int), Learned: make(map[sluice.Unit]*LearnedTotals)}
+			sum = &Totals{LimitedBy: make(map[limits.Cause]int), Learned: make(map[sluice.Unit]*sluice.Learned)}
 			sums[name] = sum
 		}
 		sum.add(s, now)
@@ -95,16 +85,16 @@ func (t *Totals) addLearned(l sluice.Learned) {
 		}
 		sum := t.Learned[of.Unit]
 		if sum == nil {
-			sum = new(LearnedTotals)
+			sum = new(sluice.Learned)
 			t.Learned[of.Unit] = sum
 		}
 		sum.Pace += of.Pace
 		sum.Rate += of.Rate
-		sum.Proven += of.AcceptedRate
-		sum.Refuted += of.ThrottledRate
+		sum.AcceptedRate += of.AcceptedRate
+		sum.ThrottledRate += of.ThrottledRate
 		sum.Share += of.Share
 		sum.Peers += of.Peers
 		sum.Concurrency += of.Concurrency
-		sum.Refusals += of.Throttled
+		sum.Throttled += of.Throttled
 	}
 }

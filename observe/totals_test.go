@@ -42,14 +42,14 @@ func TestSum(t *testing.T) {
 			LimitedBy: map[limits.Cause]int{limits.ByRate: 2, limits.ByConcurrency: 1},
 		}
 		want.Learning, want.Blocked = 3, 2
-		want.Learned = map[sluice.Unit]*observe.LearnedTotals{
-			sluice.Calls: {Pace: 25, Rate: 20, Proven: 18, Refuted: 21, Concurrency: 5, Refusals: 8, Share: .75, Peers: 5},
-			"tokens":     {Pace: 1000, Refusals: 2, Share: .125},
+		want.Learned = map[sluice.Unit]*sluice.Learned{
+			sluice.Calls: {Pace: 25, Rate: 20, AcceptedRate: 18, ThrottledRate: 21, Concurrency: 5, Throttled: 8, Share: .75, Peers: 5},
+			"tokens":     {Pace: 1000, Throttled: 2, Share: .125},
 		}
 		if !reflect.DeepEqual(*got["a"], want) {
 			t.Errorf("got %+v\nwant %+v", *got["a"], want)
 		}
-		if !reflect.DeepEqual(*got["b"], observe.Totals{Gates: 1, LimitedBy: map[limits.Cause]int{}, Learned: map[sluice.Unit]*observe.LearnedTotals{}}) {
+		if !reflect.DeepEqual(*got["b"], observe.Totals{Gates: 1, LimitedBy: map[limits.Cause]int{}, Learned: map[sluice.Unit]*sluice.Learned{}}) {
 			t.Errorf("%+v", *got["b"])
 		}
 	})
