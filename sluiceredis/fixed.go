@@ -7,7 +7,7 @@ import (
 	"github.com/sluice-go/sluice/sluiceredis/internal/kinds"
 )
 
-// FixedConfig says how a [Fixed] counts.
+// FixedConfig says how [Store.Fixed] counts.
 type FixedConfig struct {
 	Limit  int64         // at least 1, at most 10^15
 	Window time.Duration // positive, at most 104 days; rounded up to a microsecond
@@ -21,22 +21,23 @@ type FixedConfig struct {
 	Offset time.Duration
 }
 
-// A Fixed allows at most limit units in each of its windows, for each key, on all machines
-// together. Windows follow one another and do not slide, so up to twice the limit can pass within a
-// moment around the edge of two windows. If the called server does not count by the same edges, use
-// a [Sliding].
-//
+// A Counter allows at most its limit of units per window, for each key, on all machines together.
+// [Store.Sliding] makes one whose windows slide, [Store.Fixed] one whose windows follow one another.
+type Counter struct{ limiters }
+
+// Fixed returns the fixed windows called name: at most cfg.Limit units in each window. Windows
+// follow one another and do not slide, so up to twice the limit can pass within a moment around the
+// edge of two windows. If the called server does not count by the same edges, use [Store.Sliding].
 // If the server's clock steps back the current window stays, for one window at most; nothing is
 // allowed twice.
-type Fixed struct{ limiters }
-
-// Fixed returns the fixed windows called name. It returns an error if name is empty or cfg is not
-// possible. The same name with another limit means the same windows: used units stay used.
+//
+// Fixed returns an error if name is empty or cfg is not possible. The same name with another limit
+// means the same windows: used units stay used.
 //
 // Window and Offset may also be changed machine by machine. While they differ, the calls of all
 // machines are counted for each pair of them, and a call must fit into each window that has not
 // ended.
-func (s *Store) Fixed(name string, cfg FixedConfig) (*Fixed, error) {
+func (s *Store) Fixed(name string, cfg FixedConfig) (*Counter, error) {
 	if err := checkWindow(name, cfg.Limit, cfg.Window, kinds.MostFixed); err != nil {
 		return nil, err
 	}
@@ -46,15 +47,15 @@ func (s *Store) Fixed(name string, cfg FixedConfig) (*Fixed, error) {
 	case !cfg.Aligned && cfg.Offset != 0:
 		return nil, fmt.Errorf("sluiceredis: an offset of %v needs aligned windows", cfg.Offset)
 	}
-	f := new(Fixed)
+	f := new(Counter)
 	f.init(s, "fixed1", name, kinds.NewFixed(cfg.Limit, cfg.Window, cfg.Aligned, cfg.Offset), 0)
 	return f, nil
 }
 
 // OnOutage returns the same windows with their own policy. It panics if p is unknown.
-func (f *Fixed) OnOutage(p OutagePolicy) *Fixed {
-	also := new(Fixed)
-	also.initAs(&f.limiters, p)
+func (c *Counter) OnOutage(p OutagePolicy) *Counter {
+	also := new(Counter)
+	also.initAs(&c.limiters, p)
 	return also
 }
 

@@ -9,7 +9,7 @@ import (
 	"github.com/sluice-go/sluice/sluiceredis/internal/kinds"
 )
 
-// limiters are the common part of [Bucket], [Sliding] and [Fixed]: a limiter for each key.
+// limiters are the common part of [Bucket] and [Counter]: a limiter for each key.
 type limiters struct {
 	store      *Store
 	head, tail string // of the keys in Redis, see Store.key
@@ -48,7 +48,7 @@ func (l *limiters) On(key string) limits.Remote { return l.on(key) }
 
 func (l *limiters) on(key string) *limiter { return &limiter{l, l.at(key).key} }
 
-// A limiter is one key of a Bucket, a Sliding or a Fixed, as a limit of a gate or for
+// A limiter is one key of a Bucket or a Counter, as a limit of a gate or for
 // sluice.NewQueue.
 type limiter struct {
 	of  *limiters

@@ -34,9 +34,9 @@ type deed struct {
 type limitsOf struct {
 	store    *Store
 	leaky    [4]*Bucket // of one name, at several quotas
-	log      *Sliding
-	anchored *Fixed
-	aligned  *Fixed
+	log      *Counter
+	anchored *Counter
+	aligned  *Counter
 	pacer    *Pacer
 	slots    []*pacing // reserved
 	began    int64     // the server's clock at the beginning, ns

@@ -13,7 +13,7 @@ import (
 	"github.com/sluice-go/sluice/sluiceredis/internal/kinds"
 )
 
-func newLog(t testing.TB, s *Store, name string, limit int64, window time.Duration) *Sliding {
+func newLog(t testing.TB, s *Store, name string, limit int64, window time.Duration) *Counter {
 	t.Helper()
 	l, err := s.Sliding(name, limit, window)
 	if err != nil {
@@ -22,7 +22,7 @@ func newLog(t testing.TB, s *Store, name string, limit int64, window time.Durati
 	return l
 }
 
-func newFixed(t testing.TB, s *Store, name string, cfg FixedConfig) *Fixed {
+func newFixed(t testing.TB, s *Store, name string, cfg FixedConfig) *Counter {
 	t.Helper()
 	f, err := s.Fixed(name, cfg)
 	if err != nil {

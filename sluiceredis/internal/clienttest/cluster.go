@@ -49,11 +49,11 @@ func spread(t *testing.T, c sluiceredis.Client, addrs []string) {
 	s := store(t, c)
 	quota := limits.Rate{Burst: 3, Count: 1, Per: time.Hour}
 	buckets := must[*sluiceredis.Bucket](t)(s.Bucket("cluster", quota))
-	log := must[*sluiceredis.Sliding](t)(s.Sliding("cluster", 3, time.Hour))
-	fixed := must[*sluiceredis.Fixed](t)(s.Fixed("cluster", sluiceredis.FixedConfig{Limit: 3, Window: time.Hour}))
+	log := must[*sluiceredis.Counter](t)(s.Sliding("cluster", 3, time.Hour))
+	fixed := must[*sluiceredis.Counter](t)(s.Fixed("cluster", sluiceredis.FixedConfig{Limit: 3, Window: time.Hour}))
 	day := must[*sluiceredis.Bucket](t)(s.Bucket("cluster/day", quota))
-	hour := must[*sluiceredis.Sliding](t)(s.Sliding("cluster/hour", 9, time.Hour))
-	minute := must[*sluiceredis.Fixed](t)(s.Fixed("cluster/minute", sluiceredis.FixedConfig{Limit: 9, Window: time.Hour}))
+	hour := must[*sluiceredis.Counter](t)(s.Sliding("cluster/hour", 9, time.Hour))
+	minute := must[*sluiceredis.Counter](t)(s.Fixed("cluster/minute", sluiceredis.FixedConfig{Limit: 9, Window: time.Hour}))
 	var wg sync.WaitGroup
 	for i := range 30 {
 		wg.Go(func() {

@@ -33,13 +33,13 @@ var kinds = map[string]func(t *testing.T, s *sluiceredis.Store) limits.Limiter{
 		if s == nil {
 			return limits.Must(window.NewSliding(window.Quota{Limit: 5, Window: time.Hour}))
 		}
-		return must[*sluiceredis.Sliding](t)(s.Sliding("conform", 5, time.Hour)).On("k")
+		return must[*sluiceredis.Counter](t)(s.Sliding("conform", 5, time.Hour)).On("k")
 	},
 	"anchored": func(t *testing.T, s *sluiceredis.Store) limits.Limiter {
 		if s == nil {
 			return limits.Must(window.NewFixed(window.Quota{Limit: 5, Window: time.Hour}))
 		}
-		return must[*sluiceredis.Fixed](t)(s.Fixed("conform", sluiceredis.FixedConfig{Limit: 5, Window: time.Hour})).On("k")
+		return must[*sluiceredis.Counter](t)(s.Fixed("conform", sluiceredis.FixedConfig{Limit: 5, Window: time.Hour})).On("k")
 	},
 	"together": func(t *testing.T, s *sluiceredis.Store) limits.Limiter {
 		q := limits.Rate{Burst: 5, Count: 5, Per: time.Hour}
@@ -47,15 +47,15 @@ var kinds = map[string]func(t *testing.T, s *sluiceredis.Store) limits.Limiter{
 			return limits.Must(leaky.New(limits.Rate{Count: q.Count, Per: q.Per, Burst: q.Burst})) // in memory a gate does it
 		}
 		return together{must[*sluiceredis.Bucket](t)(s.Bucket("conform/a", q)).On("k").Join(
-			must[*sluiceredis.Sliding](t)(s.Sliding("conform/b", 5, time.Hour)).On("k"),
-			must[*sluiceredis.Fixed](t)(s.Fixed("conform/c", sluiceredis.FixedConfig{Limit: 5, Window: time.Hour})).On("k"))}
+			must[*sluiceredis.Counter](t)(s.Sliding("conform/b", 5, time.Hour)).On("k"),
+			must[*sluiceredis.Counter](t)(s.Fixed("conform/c", sluiceredis.FixedConfig{Limit: 5, Window: time.Hour})).On("k"))}
 	},
 	"aligned": func(t *testing.T, s *sluiceredis.Store) limits.Limiter {
 		if s == nil {
 			return limits.Must(window.NewFixed(window.Quota{Limit: 5, Per: window.Month}))
 		}
 		cfg := sluiceredis.FixedConfig{Limit: 5, Window: 100 * 24 * time.Hour, Aligned: true}
-		return must[*sluiceredis.Fixed](t)(s.Fixed("conform", cfg)).On("k")
+		return must[*sluiceredis.Counter](t)(s.Fixed("conform", cfg)).On("k")
 	},
 }
 
