@@ -258,7 +258,7 @@ func (b *Bucket) Admit(ctx context.Context, n int64) (wait time.Duration, err er
 		return 0, err
 	}
 	res := b.Take(n)
-	return res.Wait()
+	return kind.Admitted(res)
 }
 
 // Adjust implements [limits.Limiter]. A negative delta returns units: the bucket is then as if they

@@ -39,11 +39,3 @@ func (r Result) Err() error {
 	}
 	return ErrTooLarge
 }
-
-// Wait returns the results of [Limiter.Admit] for r: RetryAfter, or Err if that is not nil.
-func (r Result) Wait() (time.Duration, error) {
-	if err := r.Err(); err != nil {
-		return 0, err
-	}
-	return r.RetryAfter, nil
-}

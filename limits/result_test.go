@@ -3,25 +3,22 @@ package limits
 import (
 	"errors"
 	"testing"
-	"time"
 )
 
 func TestResult(t *testing.T) {
 	for name, v := range map[string]struct {
 		res     Result
 		allowed bool
-		wait    time.Duration
 		err     error
 	}{
-		"zero":          {Result{}, false, 0, nil},
-		"allowed":       {Result{Limit: 3, Remaining: 2, ResetAfter: 1}, true, 0, nil},
-		"refused":       {Result{Limit: 3, RetryAfter: 5, ResetAfter: 7}, false, 5, nil},
-		"too large":     {Result{Limit: 3, RetryAfter: Never}, false, 0, ErrTooLarge},
-		"too many keys": {Result{RetryAfter: Never}, false, 0, ErrTooManyKeys},
+		"zero":          {Result{}, false, nil},
+		"allowed":       {Result{Limit: 3, Remaining: 2, ResetAfter: 1}, true, nil},
+		"refused":       {Result{Limit: 3, RetryAfter: 5, ResetAfter: 7}, false, nil},
+		"too large":     {Result{Limit: 3, RetryAfter: Never}, false, ErrTooLarge},
+		"too many keys": {Result{RetryAfter: Never}, false, ErrTooManyKeys},
 	} {
-		wait, err := v.res.Wait()
-		if v.res.Allowed() != v.allowed || v.res.Err() != v.err || wait != v.wait || err != v.err {
-			t.Errorf("%s: Allowed() = %v, Err() = %v, Wait() = %v, %v", name, v.res.Allowed(), v.res.Err(), wait, err)
+		if v.res.Allowed() != v.allowed || v.res.Err() != v.err {
+			t.Errorf("%s: Allowed() = %v, Err() = %v", name, v.res.Allowed(), v.res.Err())
 		}
 	}
 }

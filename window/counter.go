@@ -7,6 +7,7 @@ import (
 
 	"github.com/sluice-go/sluice/internal/bell"
 	"github.com/sluice-go/sluice/internal/errs"
+	"github.com/sluice-go/sluice/internal/kind"
 	"github.com/sluice-go/sluice/limits"
 )
 
@@ -73,7 +74,7 @@ func (c *Counter) Admit(ctx context.Context, n int64) (wait time.Duration, err e
 	if err := ctx.Err(); err != nil {
 		return 0, err
 	}
-	return c.Take(n).Wait()
+	return kind.Admitted(c.Take(n))
 }
 
 // Adjust implements [limits.Limiter]. A negative delta removes the newest −delta units allowed age

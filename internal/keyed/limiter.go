@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/sluice-go/sluice/internal/bell"
+	"github.com/sluice-go/sluice/internal/kind"
 	"github.com/sluice-go/sluice/limits"
 )
 
@@ -49,7 +50,7 @@ func (l Limiter[K]) Admit(ctx context.Context, n int64) (wait time.Duration, err
 	if err := ctx.Err(); err != nil && n >= 0 {
 		return 0, err
 	}
-	return l.Of.Take(l.Key, n).Wait()
+	return kind.Admitted(l.Of.Take(l.Key, n))
 }
 
 // Adjust implements limits.Limiter.

@@ -80,3 +80,11 @@ func (s *SlidingState) All() iter.Seq2[time.Duration, int64] {
 		}
 	}
 }
+
+// Admitted returns the results of [limits.Limiter.Admit] for a result of Take.
+func Admitted(r limits.Result) (wait time.Duration, err error) {
+	if err := r.Err(); err != nil {
+		return 0, err
+	}
+	return r.RetryAfter, nil
+}
