@@ -7,7 +7,7 @@
 //	Prometheus metrics                                  the module observe/prometheus
 //	OpenTelemetry metrics                               the module observe/otel
 //	several observers                                   Multi
-//	another exporter                                    Metrics, Sum, and Table for metrics by name
+//	another exporter                                    Metrics, Sum, and ByName for metrics by name
 //
 // For the gates of a sluicehttp.Transport, see the example of Vars.
 //

@@ -22,7 +22,7 @@ type Metric struct {
 
 	// Label distinguishes several values, such as "reason"; empty: there is one. OpenTelemetry
 	// calls it Attribute. Values are those that are shown from the start, and MaxValues is the
-	// number that is distinguished if there can be any number: see [NewTable].
+	// number that is distinguished if there can be any number: see [ByName].
 	Label, Attribute string
 	Values           []string
 	MaxValues        int

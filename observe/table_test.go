@@ -10,10 +10,10 @@ import (
 	"github.com/sluice-go/sluice/observe"
 )
 
-func TestTable_IsBounded(t *testing.T) {
+func TestByName_IsBounded(t *testing.T) {
 	for _, c := range []struct{ most, want int }{{0, 100}, {1, 1}, {7, 7}} {
 		made := map[string]int{}
-		table := observe.NewTable(c.most, func(name string) *string { made[name]++; return &name })
+		table := observe.ByName(c.most, func(name string) *string { made[name]++; return &name })
 		if len(made) != 0 {
 			t.Error("made before it was asked for")
 		}
@@ -23,7 +23,7 @@ func TestTable_IsBounded(t *testing.T) {
 				if i >= c.want {
 					want = "other"
 				}
-				if got := *table.Of(fmt.Sprint(i)); got != want {
+				if got := *table(fmt.Sprint(i)); got != want {
 					t.Errorf("most %d: %d is called %s", c.most, i, got)
 				}
 			}
@@ -40,18 +40,18 @@ func TestTable_IsBounded(t *testing.T) {
 }
 
 // A gate that is called like the rest is counted with it, and takes no place.
-func TestTable_Other(t *testing.T) {
-	table := observe.NewTable(1, func(name string) *string { return &name })
-	other := table.Of("other")
-	if *table.Of("") != "" || table.Of("a") != other {
+func TestByName_Other(t *testing.T) {
+	table := observe.ByName(1, func(name string) *string { return &name })
+	other := table("other")
+	if *table("") != "" || table("a") != other {
 		t.Error("there is no room for the first name")
 	}
 }
 
-func TestTable_Misuse(t *testing.T) {
+func TestByName_Misuse(t *testing.T) {
 	for want, f := range map[string]func(){
-		"observe: NewTable: max < 0":     func() { observe.NewTable(-1, func(string) int { return 0 }) },
-		"observe: NewTable: newT is nil": func() { observe.NewTable[int](1, nil) },
+		"observe: ByName: max < 0":     func() { observe.ByName(-1, func(string) int { return 0 }) },
+		"observe: ByName: newT is nil": func() { observe.ByName[int](1, nil) },
 	} {
 		func() {
 			defer func() {
@@ -64,15 +64,15 @@ func TestTable_Misuse(t *testing.T) {
 	}
 }
 
-func TestTable_Stress(t *testing.T) {
+func TestByName_Stress(t *testing.T) {
 	const goroutines, names, most = 8, 200, 50
 	var made atomic.Int64
-	table := observe.NewTable(most, func(string) *atomic.Int64 { made.Add(1); return new(atomic.Int64) })
+	table := observe.ByName(most, func(string) *atomic.Int64 { made.Add(1); return new(atomic.Int64) })
 	var wg sync.WaitGroup
 	for range goroutines {
 		wg.Go(func() {
 			for i := range names {
-				table.Of(fmt.Sprint(i)).Add(1)
+				table(fmt.Sprint(i)).Add(1)
 			}
 		})
 	}
@@ -83,7 +83,7 @@ func TestTable_Stress(t *testing.T) {
 	var sum int64
 	seen := map[*atomic.Int64]bool{}
 	for i := range names {
-		if c := table.Of(fmt.Sprint(i)); !seen[c] {
+		if c := table(fmt.Sprint(i)); !seen[c] {
 			seen[c] = true
 			sum += c.Load()
 		}
@@ -94,10 +94,10 @@ func TestTable_Stress(t *testing.T) {
 }
 
 // Several come at the same time for a name that is new: it is made for the first of them.
-func TestTable_MakesOnce(t *testing.T) {
+func TestByName_MakesOnce(t *testing.T) {
 	for range 200 {
 		var made atomic.Int64
-		table := observe.NewTable(1, func(string) int64 {
+		table := observe.ByName(1, func(string) int64 {
 			runtime.Gosched() // others come meanwhile
 			return made.Add(1)
 		})
@@ -106,7 +106,7 @@ func TestTable_MakesOnce(t *testing.T) {
 		for range 4 {
 			wg.Go(func() {
 				<-start
-				if n := table.Of("a"); n != 1 {
+				if n := table("a"); n != 1 {
 					t.Errorf("got the one that was made as %d", n)
 				}
 			})

@@ -32,7 +32,7 @@ type Totals struct {
 	Learned           map[sluice.Unit]*sluice.Learned
 }
 
-// Sum adds up gates that have the same label, such as the name under which a [Table] counts
+// Sum adds up gates that have the same label, such as the name under which [ByName] counts
 // them. Totals.LimitedBy has, for each cause, the number of gates with callers that wait for it.
 func Sum(gates iter.Seq[sluice.Stats], label func(name string) string) map[string]*Totals {
 	sums := make(map[string]*Totals)

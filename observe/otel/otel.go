@@ -58,9 +58,9 @@ type Config struct {
 // must be made by [New].
 type Observer struct {
 	instruments  []instrument // for events and responses
-	table        *observe.Table[*series]
-	timed        *observe.Table[string] // the name under which the histograms of a gate are
-	registration metric.Registration    // nil without Config.Gates and Config.Limits
+	byGate       func(string) *series
+	timed        func(string) string // the name under which the histograms of a gate are
+	registration metric.Registration // nil without Config.Gates and Config.Limits
 }
 
 // New returns an Observer that records to provider. It returns an error if cfg.MaxGates is negative
@@ -74,8 +74,8 @@ func New(provider metric.MeterProvider, cfg Config) (*Observer, error) {
 		return nil, err
 	}
 	meter := provider.Meter(scope)
-	o := &Observer{timed: observe.NewTable(cfg.MaxHistograms, valid)}
-	o.table = observe.NewTable(cfg.MaxGates, o.seriesOf)
+	o := &Observer{timed: observe.ByName(cfg.MaxHistograms, valid)}
+	o.byGate = observe.ByName(cfg.MaxGates, o.seriesOf)
 	var gauges []gauge
 	var server published
 	var errs []error
@@ -142,9 +142,9 @@ func (o *Observer) register(meter metric.Meter, cfg Config, gauges []gauge, serv
 		if cfg.Gates == nil {
 			return nil
 		}
-		for name, sum := range observe.Sum(cfg.Gates, func(name string) string { return o.table.Of(name).gate }) {
+		for name, sum := range observe.Sum(cfg.Gates, func(name string) string { return o.byGate(name).gate }) {
 			for _, g := range gauges {
-				g.observe(to, sum, o.table.Of(name))
+				g.observe(to, sum, o.byGate(name))
 			}
 		}
 		return nil
@@ -166,15 +166,15 @@ func valid(s string) string { return strings.ToValidUTF8(s, "\ufffd") }
 // ObserveAttempt counts the response of an attempt by its status. It is a
 // sluicehttp.Config.OnAttempt.
 func (o *Observer) ObserveAttempt(key string, a sluicehttp.Attempt) {
-	o.table.Of(key).responses.Of(strconv.Itoa(a.Status))(1)
+	o.byGate(key).responses(strconv.Itoa(a.Status))(1)
 }
 
 // Observe records e. It is a [sluice.Observer].
 func (o *Observer) Observe(e sluice.Event) {
-	for _, to := range o.table.Of(e.Gate).changes[e.Kind] {
+	for _, to := range o.byGate(e.Gate).changes[e.Kind] {
 		record := to.record
 		if to.byReason != nil {
-			record = to.byReason.Of(e.Reason)
+			record = to.byReason(e.Reason)
 		}
 		record(to.value(e))
 	}

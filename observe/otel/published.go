@@ -16,7 +16,7 @@ type published struct{ limit, remaining gauge }
 // cannot be added up.
 func (p *published) observe(to metric.Observer, o *Observer, all iter.Seq2[string, []ratelimit.Limit]) {
 	for key, limits := range all {
-		s := o.table.Of(key)
+		s := o.byGate(key)
 		if s.gate != valid(key) {
 			continue
 		}

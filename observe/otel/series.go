@@ -47,14 +47,14 @@ func adder(add func(v int64, options []metric.AddOption)) func(attribute.Set) fu
 
 // byLabel returns the series of a gate, by the values of the attribute. Those that are known have
 // their place from the start.
-func (i *instrument) byLabel(gate attribute.KeyValue) *observe.Table[func(float64)] {
-	t := observe.NewTable(i.MaxValues, func(value string) func(float64) {
+func (i *instrument) byLabel(gate attribute.KeyValue) func(string) func(float64) {
+	of := observe.ByName(i.MaxValues, func(value string) func(float64) {
 		return i.with(attribute.NewSet(gate, i.attribute(value)))
 	})
 	for _, value := range i.Values {
-		t.Of(value)
+		of(value)
 	}
-	return t
+	return of
 }
 
 // attribute returns the attribute with a value.
@@ -74,21 +74,21 @@ type series struct {
 	gate      string
 	set       metric.MeasurementOption
 	changes   map[sluice.EventKind][]change
-	responses *observe.Table[func(float64)] // by status code
+	responses func(string) func(float64) // by status code
 }
 
 // A change is the effect of a kind of event: one series, or one for each reason.
 type change struct {
 	value    func(sluice.Event) float64
 	record   func(float64)
-	byReason *observe.Table[func(float64)]
+	byReason func(string) func(float64)
 }
 
 func gateAttribute(gate string) attribute.KeyValue { return attribute.String("sluice.gate.name", gate) }
 
 // seriesOf returns the series of a gate.
 func (o *Observer) seriesOf(gate string) *series {
-	timed := o.timed.Of(gate)
+	timed := o.timed(gate)
 	gate = valid(gate)
 	name := gateAttribute(gate)
 	s := &series{gate: gate, set: metric.WithAttributeSet(attribute.NewSet(name)), changes: make(map[sluice.EventKind][]change)}

@@ -65,8 +65,8 @@ type Collector struct {
 
 	gates  iter.Seq[sluice.Stats]
 	limits iter.Seq2[string, []ratelimit.Limit]
-	table  *observe.Table[*series]
-	timed  *observe.Table[string] // the label of the histograms of a gate
+	byGate func(string) *series
+	timed  func(string) string // the label of the histograms of a gate
 }
 
 var _ prometheus.Collector = (*Collector)(nil)
@@ -109,8 +109,8 @@ func New(cfg Config) (*Collector, error) {
 			c.events = append(c.events, newEventMetric(m, prometheus.Opts{Name: name, Help: m.Help, ConstLabels: cfg.Labels}, buckets))
 		}
 	}
-	c.timed = observe.NewTable(cfg.MaxHistograms, valid)
-	c.table = observe.NewTable(cfg.MaxGates, c.seriesOf)
+	c.timed = observe.ByName(cfg.MaxHistograms, valid)
+	c.byGate = observe.ByName(cfg.MaxGates, c.seriesOf)
 	if err := prometheus.NewRegistry().Register(c); err != nil { // finds invalid labels
 		return nil, fmt.Errorf("sluiceprom: %w", err)
 	}
@@ -140,15 +140,15 @@ func valid(s string) string { return strings.ToValidUTF8(s, "\ufffd") }
 // ObserveAttempt counts the response of an attempt by its status. It is a
 // sluicehttp.Config.OnAttempt.
 func (c *Collector) ObserveAttempt(key string, a sluicehttp.Attempt) {
-	c.table.Of(key).responses.Of(strconv.Itoa(a.Status))(1)
+	c.byGate(key).responses(strconv.Itoa(a.Status))(1)
 }
 
 // Observe counts e. It is a [sluice.Observer].
 func (c *Collector) Observe(e sluice.Event) {
-	for _, to := range c.table.Of(e.Gate).changes[e.Kind] {
+	for _, to := range c.byGate(e.Gate).changes[e.Kind] {
 		record := to.record
 		if to.byReason != nil {
-			record = to.byReason.Of(e.Reason)
+			record = to.byReason(e.Reason)
 		}
 		record(to.value(e))
 	}
@@ -174,7 +174,7 @@ func (c *Collector) Collect(ch chan<- prometheus.Metric) {
 	if c.gates == nil {
 		return
 	}
-	label := func(name string) string { return c.table.Of(name).gate }
+	label := func(name string) string { return c.byGate(name).gate }
 	for label, sum := range observe.Sum(c.gates, label) {
 		for _, g := range c.gauges {
 			g.collect(ch, sum, label)

@@ -22,7 +22,7 @@ func (d *publishedDescs) collect(ch chan<- prometheus.Metric, c *Collector) {
 	}
 	seen := make(map[[3]string]bool)
 	for key, limits := range c.limits {
-		label := c.table.Of(key).gate
+		label := c.byGate(key).gate
 		if label != valid(key) {
 			continue
 		}

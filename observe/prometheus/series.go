@@ -36,31 +36,31 @@ func newEventMetric(m observe.Metric, opts prometheus.Opts, buckets []float64) e
 
 // byLabel returns the series of a gate, by the values of the label. Those that are known are there
 // from the start, the others once there was one.
-func (m *eventMetric) byLabel(gate string) *observe.Table[func(float64)] {
-	t := observe.NewTable(m.MaxValues, func(value string) func(float64) { return m.with(gate, valid(value)) })
+func (m *eventMetric) byLabel(gate string) func(string) func(float64) {
+	of := observe.ByName(m.MaxValues, func(value string) func(float64) { return m.with(gate, valid(value)) })
 	for _, value := range m.Values {
-		t.Of(value)
+		of(value)
 	}
-	return t
+	return of
 }
 
 // series are those of one gate.
 type series struct {
 	gate      string
 	changes   map[sluice.EventKind][]change
-	responses *observe.Table[func(float64)] // by code
+	responses func(string) func(float64) // by code
 }
 
 // A change is the effect of a kind of event: one series, or one for each reason.
 type change struct {
 	value    func(sluice.Event) float64
 	record   func(float64)
-	byReason *observe.Table[func(float64)]
+	byReason func(string) func(float64)
 }
 
 // seriesOf returns the series of a gate.
 func (c *Collector) seriesOf(gate string) *series {
-	timed := c.timed.Of(gate)
+	timed := c.timed(gate)
 	gate = valid(gate)
 	s := &series{gate: gate, changes: make(map[sluice.EventKind][]change)}
 	for i := range c.events {
