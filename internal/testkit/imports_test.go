@@ -52,7 +52,8 @@ var apart = map[string]string{
 }
 
 // TestModules_DoNotImportInternalPackagesOfOthers: modules are tagged apart, so a release of one
-// must not break those that were released before. What they share is below ext.
+// must not break those that were released before. They have copies of small files, see TestCopies;
+// what they exchange is below ext.
 func TestModules_DoNotImportInternalPackagesOfOthers(t *testing.T) {
 	root := os.DirFS("../..")
 	modules := findModules(t, root)
