@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"time"
 
 	"github.com/sluice-go/sluice"
 )
@@ -77,7 +78,7 @@ type Config[In any] struct {
 
 	// ExternalGate says that the function itself passes the gate, for example with an HTTP
 	// client whose transport has the gate as its parent. The batch then neither acquires nor
-	// retries; it uses the gate only for Times.Intended and ReadAhead. The function must call
+	// retries; it uses the gate only for Result.Intended and ReadAhead. The function must call
 	// [StartAttempt] when an attempt starts. If it fails after the batch has ended, the item is
 	// unfinished, unless the error matches a [*sluice.RetryError] whose Why is ErrPermanent,
 	// ErrAttempts, ErrElapsed or ErrBudget.
@@ -107,13 +108,28 @@ func (c Config[In]) key(item In) string {
 	return any(item).(string)
 }
 
-// A Result is the outcome of an item.
+// A Result is the outcome of an item, and its times. The time from Intended to Sent is spent in the
+// queue, the rest at the server and in backoffs. Measuring only from Sent to Done hides the calls
+// that a stalled server prevents: coordinated omission (G. Tene: How NOT to Measure Latency, 2013).
 type Result[In, Out any] struct {
 	Index int64 // position in the input, from 0, counting skipped items
 	In    In
 	Out   Out
 	Err   error // nil: ok; matches ErrUnfinished: unfinished; else: failed
-	Times
+
+	// Intended is when the item should have started by the rate of the gate: one interval after the
+	// item before or, if the input was late or there is no rate, when it was read. An item that
+	// starts from a burst is early.
+	Intended time.Time
+
+	// Sent is when the first attempt started, zero if there was none. Done is when the last one
+	// ended.
+	Sent, Done time.Time
+
+	// Attempts is the number of attempts, and Service the time they took together, without the
+	// waits before them.
+	Attempts int
+	Service  time.Duration
 }
 
 // Map calls f for each item of in through gate, with retries, and yields the results as they

@@ -154,7 +154,7 @@ type call struct {
 
 	inAttempt bool
 	left      time.Time // when the attempt started
-	times     Times
+	times     times
 }
 
 type callKey struct{}
@@ -162,7 +162,7 @@ type callKey struct{}
 // newCall returns a call for an item that starts. The caller must close it. The mutex must
 // be held.
 func (d *driver) newCall(p *place, intended time.Time) *call {
-	c := &call{d: d, place: p, times: Times{Intended: intended}}
+	c := &call{d: d, place: p, times: times{Intended: intended}}
 	ctx, cancel := context.WithCancel(d.all)
 	c.ctx, c.cancel = context.WithValue(ctx, callKey{}, c), cancel
 	p.cancel = cancel

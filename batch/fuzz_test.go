@@ -103,7 +103,7 @@ func FuzzOpenLog(f *testing.F) {
 		if got := readFile(t, name); !bytes.HasPrefix([]byte(got), whole) {
 			t.Fatalf("left %q, want at least %q", got, whole)
 		}
-		if err := errors.Join(log.record(entryOf("new", failed, nil, Times{})), log.Close()); err != nil {
+		if err := errors.Join(log.record(entryOf("new", failed, nil, times{})), log.Close()); err != nil {
 			t.Fatal(err)
 		}
 		if log, err = OpenLog(name, cfg); err != nil {

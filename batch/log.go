@@ -310,7 +310,7 @@ func (l *Log) Close() error {
 }
 
 // entryOf returns the line for an item.
-func entryOf(key string, s state, failure error, t Times) entry {
+func entryOf(key string, s state, failure error, t times) entry {
 	e := entry{
 		Key: &key, State: s, Attempts: t.Attempts,
 		Intended: stamp(t.Intended), Sent: stamp(t.Sent), Done: stamp(t.Done),

@@ -29,11 +29,11 @@ func TestLog_FullDisk(t *testing.T) {
 	}
 	written := 0
 	for err == nil && written < 100 {
-		if err = log.record(entryOf("a", done, nil, Times{})); err == nil {
+		if err = log.record(entryOf("a", done, nil, times{})); err == nil {
 			written++
 		}
 	}
-	again := log.record(entryOf("b", done, nil, Times{}))
+	again := log.record(entryOf("b", done, nil, times{}))
 	if err := syscall.Setrlimit(syscall.RLIMIT_FSIZE, &limit); err != nil {
 		t.Fatal(err)
 	}

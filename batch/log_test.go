@@ -501,7 +501,7 @@ func TestLog_CloseTwice(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if err := log.record(entryOf("a", done, nil, Times{})); !errors.Is(err, os.ErrClosed) {
+	if err := log.record(entryOf("a", done, nil, times{})); !errors.Is(err, os.ErrClosed) {
 		t.Errorf("written after it was closed: %v", err)
 	}
 }

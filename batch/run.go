@@ -38,6 +38,7 @@ type result[In, Out any] struct {
 	Result[In, Out]
 	turn  int64 // position among the items that were not skipped
 	state state
+	times times
 }
 
 // aheadUnlimited is the default of Config.ReadAhead for a gate without a limit: the calls in
@@ -208,7 +209,9 @@ func (r *run[In, Out]) work(c *call, res *result[In, Out]) error {
 			r.count(unfinished, c, res.Err)
 		}
 		c.close()
-		res.Times = c.times
+		res.times = c.times
+		res.Intended, res.Sent, res.Done = c.times.Intended, c.times.Sent, c.times.Done
+		res.Attempts, res.Service = c.times.Attempts, c.times.Service
 		r.completed <- res
 	}()
 	res.state, res.Err = r.do(c, func(ctx context.Context) (err error) {
@@ -272,7 +275,7 @@ func (r *run[In, Out]) arrivals() iter.Seq[result[In, Out]] {
 func (r *run[In, Out]) done(res result[In, Out]) {
 	if log := r.cfg.Log; log != nil && res.state != unfinished {
 		first := !log.dirty
-		if err := log.record(entryOf(r.cfg.key(res.In), res.state, res.Err, res.Times)); err != nil {
+		if err := log.record(entryOf(r.cfg.key(res.In), res.state, res.Err, res.times)); err != nil {
 			r.stop(err, false)
 		} else if first {
 			r.sync.Reset(syncEvery)

@@ -2,27 +2,15 @@ package batch
 
 import "time"
 
-// Times are the times of an item. The time from Intended to Sent is spent in the queue, the rest at
-// the server and in backoffs. Measuring only from Sent to Done hides the calls that a stalled
-// server prevents: coordinated omission (G. Tene: How NOT to Measure Latency, 2013).
-type Times struct {
-	// Intended is when the item should have started by the rate of the gate: one interval after the
-	// item before or, if the input was late or there is no rate, when it was read. An item that
-	// starts from a burst is early.
-	Intended time.Time
-
-	// Sent is when the first attempt started, zero if there was none. Done is when the last one
-	// ended.
-	Sent, Done time.Time
-
-	// Attempts is the number of attempts, and Service the time they took together, without the
-	// waits before them.
-	Attempts int
-	Service  time.Duration
+// times are the times of an item: see [Result].
+type times struct {
+	Intended, Sent, Done time.Time
+	Attempts             int
+	Service              time.Duration
 }
 
 // queued returns the delay of the first attempt; 0 if it was early or there was none.
-func (t Times) queued() time.Duration {
+func (t times) queued() time.Duration {
 	if t.Sent.IsZero() {
 		return 0
 	}

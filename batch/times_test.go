@@ -33,12 +33,12 @@ func TestTimetable(t *testing.T) {
 func TestTimes_Queued(t *testing.T) {
 	at := time.Now()
 	for _, tt := range []struct {
-		times Times
+		times times
 		want  time.Duration
 	}{
-		{Times{Intended: at}, 0},
-		{Times{Intended: at, Sent: at.Add(time.Second)}, time.Second},
-		{Times{Intended: at, Sent: at.Add(-time.Second)}, 0}, // from a burst
+		{times{Intended: at}, 0},
+		{times{Intended: at, Sent: at.Add(time.Second)}, time.Second},
+		{times{Intended: at, Sent: at.Add(-time.Second)}, 0}, // from a burst
 	} {
 		if got := tt.times.queued(); got != tt.want {
 			t.Errorf("%+v: %v, want %v", tt.times, got, tt.want)
