@@ -139,6 +139,31 @@ func ollama(a *answer) {
 	}
 }
 
+// airtable inspects {"errors": [{"error": "RATE_LIMIT_REACHED", …}]}. The header names no time, but then a
+// base accepts nothing for 30 s. https://airtable.com/developers/web/api/rate-limits
+func airtable(a *answer) {
+	var answer struct {
+		Errors []struct {
+			Error string `json:"error"`
+		} `json:"errors"`
+	}
+	if a.resp.StatusCode != http.StatusTooManyRequests || !decode(a.peek(), &answer) {
+		return
+	}
+	if len(answer.Errors) > 0 && answer.Errors[0].Error == "RATE_LIMIT_REACHED" && a.said.RetryAt.IsZero() {
+		a.after(30, "RATE_LIMIT_REACHED")
+	}
+}
+
+// meilisearch inspects the 503 of a server whose queue of searches is full. The search was not begun.
+// https://www.meilisearch.com/docs/reference/errors/error_codes#too_many_search_requests
+func meilisearch(a *answer) {
+	if a.resp.StatusCode == http.StatusServiceUnavailable {
+		a.throttled("the queue is full")
+		a.untouched()
+	}
+}
+
 // envoy inspects responses of a proxy that has not passed the request on, because there are too many
 // for the server behind it. https://www.envoyproxy.io/docs/envoy/latest/configuration/http/http_filters/router_filter
 func envoy(a *answer) {

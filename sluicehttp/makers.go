@@ -69,6 +69,8 @@ var makers = []maker{
 	{name: "VK", looks: never, mark: `"error_code"`, inspect: vk, fine: `"response"`},
 	{name: "Vonage", looks: never, mark: "Throughput", inspect: vonage, fine: `"remaining-balance"`},
 	{name: "Marketo", looks: never, mark: `"errors"`, inspect: marketo, fine: `"success":true`},
+	{name: "Airtable", looks: jsonError, mark: `"RATE_LIMIT_REACHED"`, inspect: airtable},
+	{name: "Meilisearch", looks: jsonError, mark: `"too_many_search_requests"`, inspect: meilisearch},
 	{name: "Stripe", looks: withHeader("Stripe-Rate-Limited-Reason"), inspect: stripe},
 	{name: "Envoy", looks: withHeader("X-Envoy-Overloaded"), inspect: envoy},
 	{name: "Mashery", looks: withHeader(masheryError), inspect: mashery},

@@ -165,6 +165,12 @@ var words = []word{
 
 	// https://docs.ollama.com/faq#how-does-ollama-handle-concurrent-requests
 	{"Ollama", 503, "Content-Type: application/json; charset=utf-8", "/api/chat", "{}", `{"error":"server busy, please try again.  maximum pending requests exceeded"}`, second, second},
+	// https://www.meilisearch.com/docs/reference/errors/error_codes#too_many_search_requests
+	{"Meilisearch", 503, "Content-Type: application/json|Retry-After: 10", "/indexes/a/search", "{}", `{"message":"Too many search requests running at the same time: 10. Retry after 10s.","code":"too_many_search_requests","type":"system"}`, 10 * second, 10 * second},
+	// https://airtable.com/developers/web/api/rate-limits
+	{"Airtable", 429, "", "/v0/app1/a", "{}", `{"errors":[{"error":"RATE_LIMIT_REACHED","message":"Rate limit exceeded. Please try again later"}]}`, 30 * second, 30 * second},
+	{"Airtable, with a time", 429, "Content-Type: application/json|Retry-After: 3", "/v0/app1/a", "{}", `{"errors":[{"error":"RATE_LIMIT_REACHED"}]}`, 3 * second, 3 * second},
+	{"RATE_LIMIT_REACHED elsewhere", 429, "", "/", "{}", `{"error":"RATE_LIMIT_REACHED"}`, second, second},
 
 	// https://docs.github.com/rest/using-the-rest-api/rate-limits-for-the-rest-api
 	{"GitHub, secondary", 403, "Content-Type: application/json|X-GitHub-Request-Id: 1", "/", "x", secondary, time.Minute, time.Minute},

@@ -29,8 +29,6 @@ var unknownWords = []word{
 	{"Envoy", 503, text + "|X-Envoy-Overloaded: true", "/", "x", "upstream connect error or disconnect/reset before headers. reset reason: overflow", second, second},
 	// https://www.fastly.com/documentation/guides/full-site-delivery/performance/common-503-errors-on-fastly
 	{"Fastly", 503, html, "/", "x", "<html><head><title>503 Backend.max_conn reached</title></head>", second, 0},
-	// https://www.meilisearch.com/docs/reference/errors/error_codes#too_many_search_requests
-	{"Meilisearch", 503, "", "/indexes/a/search", "{}", `{"message":"Too many search requests running at the same time: 10. Retry after 10s.","code":"too_many_search_requests","type":"system"}`, 10 * second, 0},
 	// https://api.stackexchange.com/docs/throttle
 	{"Stack Exchange", 400, "", "/", "x", `{"error_id":502,"error_message":"too many requests from this IP, more requests available in 55 seconds","error_name":"throttle_violation"}`, 55 * second, 55 * second},
 	// https://developers.docusign.com/platform/resource-limits
