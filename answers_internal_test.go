@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/sluice-go/sluice/internal/errs"
+	"github.com/sluice-go/sluice/internal/usedup"
 	"github.com/sluice-go/sluice/limits"
 )
 
@@ -545,4 +546,40 @@ func TestGate_EstimateLearnsFromExplainedThrottles(t *testing.T) {
 			t.Errorf("it was asked to wait until %v", until)
 		}
 	})
+}
+
+// A slow start after published limits measures no rate: neither after a pause that comes first and explains the
+// throttle, nor between the pauses for a limit that is used up.
+func TestGate_PublishedLimitsMeasureNoRate(t *testing.T) {
+	for name, first := range map[string]func(t *testing.T, g *Gate){
+		"an explained throttle during the pause": func(t *testing.T, g *Gate) {
+			_ = g.Do(t.Context(), func(context.Context) error {
+				g.PauseUntil(time.Now().Add(6*time.Second), "429")
+				return ThrottledFor(&errs.Explained{Err: errors.New("429")}, 5*time.Second)
+			})
+		},
+		"nothing remains": func(_ *testing.T, g *Gate) { usedup.Pause(g, time.Now().Add(5*time.Second), "nothing remains") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				g, err := New(Config{})
+				if err != nil {
+					t.Fatal(err)
+				}
+				fine := func(context.Context) error { return nil }
+				first(t, g)
+				for range 4 {
+					_ = g.Do(t.Context(), fine)
+				}
+				usedup.Pause(g, time.Now().Add(20*time.Millisecond), "nothing remains")
+				began := time.Now()
+				for range 4 {
+					_ = g.Do(t.Context(), fine)
+				}
+				if took := time.Since(began); took > 20*time.Millisecond {
+					t.Errorf("4 calls after a pause of 20 ms took %v", took)
+				}
+			})
+		})
+	}
 }

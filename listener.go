@@ -4,7 +4,9 @@ import (
 	"time"
 
 	"github.com/sluice-go/sluice/internal/adaptive"
+	"github.com/sluice-go/sluice/internal/queue"
 	"github.com/sluice-go/sluice/internal/sat"
+	"github.com/sluice-go/sluice/internal/usedup"
 )
 
 // A listener is a turnstile that hears how its calls end and does something about it: pauses, slow
@@ -53,12 +55,21 @@ func (s *listener) honor(err error, throttled *throttledError, since time.Durati
 	return wait, l
 }
 
+func init() {
+	usedup.Pause = func(gate any, until time.Time, why string) {
+		gate.(*Gate).pauseUntil(until, why, queue.Forever, true)
+	}
+}
+
 // pauseUntil is PauseUntil because of a call that left at since, Forever if there is none. window says
-// that a published window has throttled it.
+// that a published window is used up.
 func (s *listener) pauseUntil(t time.Time, why string, since time.Duration, window bool) {
 	s.queue.Lock()
 	until := s.queue.Instant(s.queue.Now(), t)
 	longer := until > s.schedule.Paused()
+	if window && !longer {
+		s.memory.ramp.published(true)
+	}
 	s.queue.Unlock()
 	if !longer { // each of the calls in flight may bring such a pause
 		return

@@ -28,6 +28,7 @@ type call struct {
 	host      *state // of key
 	at        *state // through whose gate it goes: that of host, or of a scope, which is pinned for it
 	route     uint64 // 0 while it is not known
+	major     bool   // it is one with its major parameter, see ofMajor
 	cost      int64
 	safe      bool      // it may be sent twice
 	explained bool      // a published window explains why the last attempt was throttled, see excuse

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/internal/usedup"
 	"github.com/sluice-go/sluice/sluicehttp/ratelimit"
 )
 
@@ -106,6 +107,12 @@ func (t *Transport) later(at, now time.Time) time.Time {
 func (c *call) heed(h *hold, said *ratelimit.Info, now time.Time) {
 	var found findings
 	st := c.counts(h)
+	bucket := said.Bucket
+	if bucket != "" && c.host.scopes != nil {
+		if said.Bucket = ofMajor(bucket, c.req); said.Bucket != bucket {
+			c.host.scopes.namesBucket(c)
+		}
+	}
 	c.explained = st.noteClaims(h, said, &found, now)
 	to := c.concerns(h, said, &found, now)
 	if to.key.route == askName {
@@ -118,7 +125,7 @@ func (c *call) heed(h *hold, said *ratelimit.Info, now time.Time) {
 		rest := *said
 		rest.Limits = nil
 		h.bill.answered(&rest, &found, now)
-		to.adopt(said, now)
+		c.explained = to.adopt(said, now)
 	}
 	switch {
 	case to == c.at:
@@ -127,6 +134,7 @@ func (c *call) heed(h *hold, said *ratelimit.Info, now time.Time) {
 	case to != c.host:
 		to.unpin()
 	}
+	said.Bucket = bucket
 }
 
 // learn notes a response, and pauses the gate if a limit is exhausted. A throttle
@@ -146,7 +154,7 @@ func (st *state) learn(said *ratelimit.Info, found *findings, now time.Time) {
 		at, source = pending, of
 	}
 	if at.After(now) && st.published == nil {
-		st.gate.PauseUntil(st.t.later(st.cut(at, now, source), now), source+": nothing remains")
+		usedup.Pause(st.gate, st.t.later(st.cut(at, now, source), now), source+": nothing remains")
 	}
 	st.mu.Lock()
 	defer st.mu.Unlock()

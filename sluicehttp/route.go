@@ -2,6 +2,7 @@ package sluicehttp
 
 import (
 	"net/http"
+	"slices"
 	"strings"
 )
 
@@ -36,7 +37,8 @@ func ByRoute(req *http.Request) string {
 }
 
 // routeOf returns the number of the route of req, never 0: FNV-1a of its name, without making that.
-func routeOf(req *http.Request) uint64 {
+// With major, its major parameter is not cut off.
+func routeOf(req *http.Request, major bool) uint64 {
 	const offset, prime = 14695981039346656037, 1099511628211
 	h := uint64(offset)
 	add := func(s string) {
@@ -45,7 +47,7 @@ func routeOf(req *http.Request) uint64 {
 		}
 	}
 	add(req.Method)
-	for segment := range segments(req) {
+	for segment := range segments(req, major) {
 		h = (h ^ '/') * prime
 		add(segment)
 	}
@@ -59,7 +61,7 @@ func routeName(req *http.Request) string {
 		b.WriteString(http.MethodGet)
 	}
 	b.WriteByte(' ')
-	for segment := range segments(req) {
+	for segment := range segments(req, false) {
 		b.WriteByte('/')
 		b.WriteString(segment)
 	}
@@ -74,11 +76,30 @@ func short(name string) string {
 	return strings.ToValidUTF8(name[:mostName], "") + "…"
 }
 
+// majors are the segments whose id belongs to the limit if the server names that with
+// X-RateLimit-Bucket: the top-level resources of https://discord.com/developers/docs/topics/rate-limits.
+var majors = []string{"channels", "guilds", "webhooks"}
+
+// ofMajor returns the name of a bucket together with the major parameter of req, such as
+// "channels/123 80c17d2f203122d9".
+func ofMajor(bucket string, req *http.Request) string {
+	before := ""
+	for segment := range segments(req, true) {
+		if slices.Contains(majors, before) {
+			return before + "/" + segment + " " + bucket
+		}
+		before = segment
+	}
+	return bucket
+}
+
 // segments yields the segments of the path of req, "{}" for an id, and "…" for all after mostSegments.
-func segments(req *http.Request) func(yield func(string) bool) {
+// With major, the first id after one of majors stays.
+func segments(req *http.Request, major bool) func(yield func(string) bool) {
 	return func(yield func(string) bool) {
 		path := req.URL.Path
 		path = strings.TrimPrefix(path, "/")
+		before, kept := "", false
 		for n := 0; ; n++ {
 			if n == mostSegments {
 				yield("…")
@@ -89,9 +110,13 @@ func segments(req *http.Request) func(yield func(string) bool) {
 			if end >= 0 {
 				segment = path[:end]
 			}
-			if isID(segment, n == 0 && end >= 0) {
+			switch keeps := major && !kept && slices.Contains(majors, before); {
+			case keeps:
+				kept = true
+			case isID(segment, n == 0 && end >= 0):
 				segment = "{}"
 			}
+			before = segment
 			if !yield(segment) || end < 0 {
 				return
 			}

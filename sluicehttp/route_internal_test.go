@@ -37,7 +37,7 @@ func TestRouteName(t *testing.T) {
 // The number of a route is that of its name.
 func TestRouteOf(t *testing.T) {
 	number := func(method, path string) uint64 {
-		return routeOf(&http.Request{Method: method, URL: &url.URL{Path: path}})
+		return routeOf(&http.Request{Method: method, URL: &url.URL{Path: path}}, false)
 	}
 	same := [][2]string{{"/a/1", "/a/22"}, {"/a/b/c/d/e/f/g/h/i", "/a/b/c/d/e/f/g/h/j"}}
 	for _, p := range same {
@@ -54,7 +54,40 @@ func TestRouteOf(t *testing.T) {
 		t.Error("methods are one route")
 	}
 	req := &http.Request{Method: "GET", URL: &url.URL{Path: "/v1/customers/cus_9s6XKzkNRiz8i3"}}
-	if n := testing.AllocsPerRun(100, func() { routeOf(req) }); n > 0 {
+	if n := testing.AllocsPerRun(100, func() { routeOf(req, false) }); n > 0 {
 		t.Errorf("%v allocations", n)
+	}
+}
+
+// With its major parameter, a route is that of one channel, and so is its bucket.
+func TestRouteOf_Major(t *testing.T) {
+	of := func(path string, major bool) (uint64, string) {
+		req := &http.Request{Method: "GET", URL: &url.URL{Path: path}}
+		return routeOf(req, major), ofMajor("b", req)
+	}
+	for _, c := range []struct {
+		path, other string
+		same        bool // one route with its major parameter
+		bucket      string
+	}{
+		{"/api/v10/channels/123/messages", "/api/v10/channels/124/messages", false, "channels/123 b"},
+		{"/api/v10/channels/123/messages/1", "/api/v10/channels/123/messages/2", true, "channels/123 b"},
+		{"/api/v10/guilds/123", "/api/v10/guilds/124", false, "guilds/123 b"},
+		{"/webhooks/123/abc", "/webhooks/124/abc", false, "webhooks/123 b"},
+		{"/guilds/1/channels/2", "/guilds/1/channels/3", true, "guilds/1 b"}, // the first
+		{"/users/123", "/users/124", true, "b"},
+		{"/channels", "/channels", true, "b"},
+	} {
+		route, bucket := of(c.path, true)
+		if other, _ := of(c.other, true); (route == other) != c.same {
+			t.Errorf("%s and %s: one route is %v, want %v", c.path, c.other, route == other, c.same)
+		}
+		plain, _ := of(c.path, false)
+		if other, _ := of(c.other, false); plain != other {
+			t.Errorf("%s and %s are two routes without a major parameter", c.path, c.other)
+		}
+		if bucket != c.bucket {
+			t.Errorf("%s: bucket %q, want %q", c.path, bucket, c.bucket)
+		}
 	}
 }

@@ -35,6 +35,10 @@ import (
 // its own, or if the responses to several routes have shown this limit, and only this one. If they
 // have shown others, it is clear whose limit it is.
 //
+// A response that names its bucket has said whose limit it is, so no call asks, unless all routes have shown
+// that one. Discord counts a bucket for each channel, guild or webhook, and does not name that: from the first
+// such response on, routes and buckets contain these ids.
+//
 // A throttle without a time, or a 503 that may be one, pauses nobody, and no call asks: see trial.go.
 //
 // A scope is a gate as that of any key, in Keyed, with claims, published limits and a learned pace of
@@ -64,6 +68,9 @@ type scopes struct {
 	host *state
 	mode atomic.Uint32
 	last atomic.Pointer[visit] // while one route is known
+
+	// The server names buckets, so routes are those with their major parameter, see ofMajor.
+	major atomic.Bool
 
 	mu    sync.Mutex
 	held  *scope            // the pause of the host while one route is known, or nil
@@ -126,7 +133,8 @@ func (s *scopes) note(c *call) {
 		c.route = v.route
 		return
 	}
-	c.route = routeOf(c.req)
+	c.major = s.major.Load()
+	c.route = routeOf(c.req, c.major)
 	if mode&several != 0 {
 		return
 	}
@@ -154,6 +162,15 @@ func (s *scopes) meet(c *call) {
 	}
 }
 
+// namesBucket notes that a response to c names its bucket, which is that of a channel, guild or webhook: there
+// are several routes then.
+func (s *scopes) namesBucket(c *call) {
+	if s.major.CompareAndSwap(false, true) {
+		s.meet(c)
+		s.host.gate.TurnAway(everyRoute) // those that wait have the labels of routes without a major parameter
+	}
+}
+
 // change sets and clears bits of mode.
 func (s *scopes) change(set, clear uint32) {
 	for {
@@ -166,8 +183,9 @@ func (s *scopes) change(set, clear uint32) {
 
 // routeNumber returns the route of c.
 func (c *call) routeNumber() uint64 {
-	if c.route == 0 {
-		c.route = routeOf(c.req)
+	if major := c.host.scopes.major.Load(); c.route == 0 || c.major != major {
+		c.major, c.route = major, routeOf(c.req, major)
+		c.attempts.Label(labelOf(c.route))
 	}
 	return c.route
 }

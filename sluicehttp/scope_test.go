@@ -910,3 +910,72 @@ func TestTransport_Scope_Bans(t *testing.T) {
 		})
 	}
 }
+
+// A fixedWindow accepts n calls per window, which begins with a call.
+type fixedWindow struct {
+	n    int
+	per  time.Duration
+	used int
+	end  time.Time
+}
+
+func (w *fixedWindow) take(now time.Time) bool {
+	if !now.Before(w.end) {
+		w.used, w.end = 0, now.Add(w.per)
+	}
+	if w.used >= w.n {
+		return false
+	}
+	w.used++
+	return true
+}
+
+// A server that names the bucket of each response counts for each channel, as Discord does: 5 messages in 5 s,
+// and 50 calls in a second for all. A channel that is used up does not delay the others, and each window is
+// used in full.
+func TestTransport_Scope_Buckets(t *testing.T) {
+	const channels, messages = 10, 20 // of each
+	global, windows := &fixedWindow{n: 50, per: time.Second}, map[string]*fixedWindow{}
+	says := func(path string, _ int) (int, string) {
+		now := time.Now()
+		rest := func(w *fixedWindow) float64 { return w.end.Sub(now).Seconds() }
+		if !global.take(now) {
+			return 429, fmt.Sprintf("Retry-After: %d|X-RateLimit-Global: true|X-RateLimit-Scope: global", int(rest(global))+1)
+		}
+		w := windows[path]
+		if w == nil {
+			w = &fixedWindow{n: 5, per: 5 * time.Second}
+			windows[path] = w
+		}
+		ok := w.take(now)
+		header := fmt.Sprintf("X-RateLimit-Limit: 5|X-RateLimit-Remaining: %d|X-RateLimit-Reset-After: %.3f|X-RateLimit-Bucket: 80c17d2f203122d9", w.n-w.used, rest(w))
+		if !ok {
+			return 429, header + fmt.Sprintf("|Retry-After: %d|X-RateLimit-Scope: user", int(rest(w))+1)
+		}
+		return 200, header
+	}
+	inSite(t, sluicehttp.Config{}, says, func(s *site, rt *sluicehttp.Transport, c *caller) {
+		for i := range channels * messages {
+			c.begin(fmt.Sprintf("/api/v10/channels/%d/messages", 100+i%channels))
+		}
+		c.Wait()
+		// 15 s at best; the gate of the host learns a rate meanwhile. It took 35 s when channels shared a gate.
+		if took := s.now(); took > 22*time.Second {
+			t.Errorf("%d messages took %v", channels*messages, took)
+		}
+		if n := s.total(); n > 2*channels*messages {
+			t.Errorf("%d requests", n)
+		}
+		named := 0
+		for _, key := range keys(rt) {
+			for i := range channels {
+				if key == fmt.Sprintf("https://api.test channels/%d 80c17d2f203122d9", 100+i) {
+					named++
+				}
+			}
+		}
+		if named != channels {
+			t.Errorf("%d of %d channels have a gate: %v", named, channels, keys(rt))
+		}
+	})
+}

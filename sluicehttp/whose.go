@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/internal/usedup"
 	"github.com/sluice-go/sluice/sluicehttp/ratelimit"
 )
 
@@ -21,6 +22,7 @@ type word struct {
 	of      fingerprint // the exhausted limit, as far as is known
 	shows   bool        // that there is a limit, and it is exhausted
 	all     bool        // it names the account or the host
+	named   bool        // it names the bucket of the limit
 	asked   bool        // the call asked for the others
 }
 
@@ -37,7 +39,11 @@ func (c *call) concerns(h *hold, said *ratelimit.Info, found *findings, now time
 	if mode&busy == 0 && !said.Throttled && !exhausted && len(said.Limits) == 0 && !unclear(said) {
 		return h.state // as most
 	}
-	w := word{route: c.routeNumber(), sent: h.permit.AdmittedAt(), now: now, refused: said.Throttled, unclear: unclear(said), asked: h.state.key.route == askName}
+	if said.Bucket != "" && !exhausted && h.state == c.host {
+		at, source = said.PauseUntil() // the claims of the host's gate are about all buckets
+		exhausted = !said.Throttled && at.After(now) && !c.t.cfg.Published.Disabled
+	}
+	w := word{route: c.routeNumber(), named: said.Bucket != "", sent: h.permit.AdmittedAt(), now: now, refused: said.Throttled, unclear: unclear(said), asked: h.state.key.route == askName}
 	switch {
 	case said.Throttled:
 		w.all = namesAll(said)
@@ -183,6 +189,11 @@ func (s *scopes) decide(c *call, w *word, said *ratelimit.Info) (do todo, sc *sc
 	if sc := s.scopeOf(w.route); sc != nil {
 		sc.tell(w)
 		return do, sc, false
+	}
+	if w.named {
+		if same, other := s.compare(w); other || !same { // if all routes have shown this one, it may be the host's
+			return do, s.scopeFor(c, w), false
+		}
 	}
 	if e == nil {
 		sc, asks = s.first(c, w)
@@ -341,7 +352,7 @@ func (s *scopes) narrow(c *call, w *word, said *ratelimit.Info, sc *scope, asks 
 		return s.host
 	}
 	s.mu.Lock()
-	if hosts, asked := !w.sent.After(s.restAt), asks && s.e != nil; hosts || asked { // found, or asked, meanwhile
+	if hosts, asked := !w.named && !w.sent.After(s.restAt), asks && s.e != nil; hosts || asked { // found, or asked, meanwhile
 		s.mu.Unlock()
 		do.run()
 		st.unpin()
@@ -361,10 +372,13 @@ func (s *scopes) narrow(c *call, w *word, said *ratelimit.Info, sc *scope, asks 
 	s.mu.Unlock()
 	s.host.renounce(said)
 	// Before those that wait for the host move to it.
-	if w.until.IsZero() {
+	switch {
+	case w.until.IsZero():
 		s.inherit(st, t != nil && t.others.refused > 0)
-	} else {
+	case w.refused:
 		st.gate.PauseUntil(w.until, w.why)
+	default:
+		usedup.Pause(st.gate, w.until, w.why)
 	}
 	do.run()
 	s.host.gate.TurnAway(func(label uint32) bool { return asking || label == labelOf(w.route) || label == anyRoute })
@@ -467,14 +481,16 @@ func renew(gate *sluice.Gate) {
 	gate.Resume()
 }
 
-// adopt notes the limit of st in the response to a call through the host's gate.
-func (st *state) adopt(said *ratelimit.Info, now time.Time) {
+// adopt notes the limit of st in the response to a call through the host's gate, and reports whether it
+// explains why that was throttled.
+func (st *state) adopt(said *ratelimit.Info, now time.Time) (explained bool) {
 	var found findings
 	h := hold{state: st}
-	st.noteClaims(&h, said, &found, now)
+	explained = st.noteClaims(&h, said, &found, now)
 	st.published.adopt(said, &found, now)
 	st.learn(said, &found, now)
 	st.adjust()
+	return explained
 }
 
 // renounce forgets the exhausted limits that said shows: they are those of a scope, although earlier
