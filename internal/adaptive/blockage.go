@@ -156,7 +156,7 @@ func (c *Controller) unblock(call Call) {
 	b := &c.blockage
 	b.end()
 	if c.phase == Windowed {
-		c.window.resume(call)
+		c.window.resume(c, call)
 		return
 	}
 	blocked := math.Max(0, call.sent-b.from.at-2*call.cost/c.pace.now-2*c.refusal)

@@ -257,9 +257,57 @@ func TestWindow_WaitsForItsBeginning(t *testing.T) {
 			t.Fatalf("at %v it is %+v", at, *w)
 		}
 	}
-	w.resume(Call{sent: 159.1, cost: 1})
+	w.resume(c, Call{sent: 159.1, cost: 1})
 	if w.length != 60 || w.from != 159.1 {
 		t.Errorf("windows of %v s, the last one since %v", w.length, w.from)
+	}
+}
+
+// A window that accepts calls after it has refused some is none, but a bucket or a log that slides: after
+// four such calls in one window its rate is tracked. At a bucket of 250 a minute 400 of 1,000 calls were
+// throttled, and now 60.
+func TestWindow_ThatSlides(t *testing.T) {
+	begin := func() (*Controller, *window) {
+		c := New(Config{})
+		c.Started(0, 1, 0)
+		c.window.begin(c, 250, 60, 100)
+		c.window.used, c.window.denied = 200, true
+		return c, &c.window
+	}
+	c, w := begin()
+	for i := range mostSlides {
+		if c.phase != Windowed {
+			t.Fatalf("after %d calls it is %v", i, c.phase)
+		}
+		w.resume(c, Call{sent: 130 + float64(i), cost: 1})
+	}
+	if c.phase != Tracking || math.Abs(c.pace.rate-250./60) > 1e-9 {
+		t.Errorf("%v at %v/s, want tracking at 250 a minute", c.phase, c.pace.rate)
+	}
+	for name, spoil := range map[string]func(w *window) float64{ // returns when the calls leave
+		"nothing was refused":         func(w *window) float64 { w.denied = false; return 130 },
+		"it has hardly been used":     func(w *window) float64 { w.used = 20; return 130 },
+		"it is over in a few seconds": func(*window) float64 { return 155 },
+	} {
+		c, w := begin()
+		at := spoil(w)
+		for range 2 * mostSlides {
+			w.resume(c, Call{sent: at, cost: 1})
+		}
+		if c.phase != Windowed {
+			t.Errorf("%s: %v", name, c.phase)
+		}
+	}
+	c, w = begin()
+	for range 10 { // three in each window
+		for range mostSlides - 1 {
+			w.resume(c, Call{sent: w.from + 30, cost: 1})
+		}
+		w.next(c)
+		w.used, w.denied = 200, true
+	}
+	if c.phase != Windowed {
+		t.Errorf("three in each window: %v", c.phase)
 	}
 }
 

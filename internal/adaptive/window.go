@@ -16,6 +16,7 @@ type window struct {
 	last     float64 // the last one that accepted anything began then
 	used     float64 // of the current window
 	denied   bool    // a call of the current window was rejected
+	slides   int     // calls of the current window that were accepted after that
 	brackets [2]bracket
 	n        int
 	wrong    int     // windows in a row in which less than count was accepted
@@ -78,7 +79,7 @@ func (w *window) compare(c *Controller, before, now costlyCycle) bool {
 // begin begins to believe in windows of count per length, one of which began at from.
 func (w *window) begin(c *Controller, count, length, from float64) {
 	w.count, w.length, w.from = count, length, from
-	w.used, w.denied = 0, false
+	w.used, w.denied, w.slides = 0, false, 0
 	w.wrong, w.patience, w.extra = 0, 2, 0
 	c.track(Windowed, count/length, Window)
 }
@@ -120,7 +121,13 @@ func (w *window) usual(c *Controller, t float64) float64 {
 
 // resume corrects the window by a blockage in it that has ended. If nothing of the window
 // was accepted before, it has only just begun.
-func (w *window) resume(call Call) {
+func (w *window) resume(c *Controller, call Call) {
+	if w.denied && w.used > .1*w.count+2*call.cost && call.sent < w.from+.9*w.length {
+		if w.slides++; w.slides >= mostSlides { // a window that is used up accepts nothing until it ends
+			c.track(Tracking, w.count/w.length, Measured)
+			return
+		}
+	}
 	if w.used > .1*w.count+2*call.cost || call.sent < w.from+.1*w.length {
 		return
 	}
@@ -186,8 +193,12 @@ func (w *window) next(c *Controller) {
 		}
 		w.extra = 0
 	}
-	w.used, w.denied = 0, false
+	w.used, w.denied, w.slides = 0, false, 0
 }
+
+// mostSlides is how many calls a window may accept after it has refused some: one or two may have overtaken
+// others, and the end of a window is known to a tenth of its length.
+const mostSlides = 4
 
 // refused corrects the count by a call of this window that was rejected.
 func (w *window) refused(call Call) {
