@@ -71,7 +71,7 @@ func (s *Store) honor(p OutagePolicy) OutagePolicy {
 
 // ErrOutage reports a call that was rejected because the server did not answer. Nothing was taken,
 // unless the error also matches [ErrAmbiguous]. If the script was sent, it also matches the error
-// that was returned: ErrAmbiguous or a [*ServerError], for example.
+// that was returned.
 var ErrOutage = errors.New("sluiceredis: the server is away")
 
 // An outageError reports a call that was rejected during an outage.

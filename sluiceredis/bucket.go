@@ -8,15 +8,13 @@ import (
 )
 
 // A Bucket is a leaky bucket for each key, shared by all machines. It allows the same calls as a
-// bucket of package leaky, by the server's clock. It takes 70 to 100 bytes of the server's memory
-// and its key, and expires when it is empty.
+// bucket of package leaky, by the server's clock. It expires when it is empty.
 type Bucket struct{ limiters }
 
 // Bucket returns the buckets called name, one for each key. It returns an error if name is empty, if
 // [limits.Rate.Check] does, or if a full bucket takes longer than 104 days to drain.
 //
-// The same name with another rate means the same keys, also in another program: see
-// [Bucket.SetRate].
+// The same name with another rate means the same keys: see [Bucket.SetRate].
 func (s *Store) Bucket(name string, rate limits.Rate) (*Bucket, error) {
 	if err := checkName(name); err != nil {
 		return nil, err

@@ -6,8 +6,7 @@ import (
 	"encoding/hex"
 )
 
-// A Client runs scripts on a Redis. Any client library can be adapted to it; [NewGoRedis] adapts
-// go-redis.
+// A Client runs scripts on a Redis. [NewGoRedis] adapts go-redis.
 //
 // A Client must be safe for use by multiple goroutines. It must not send a script again that may
 // have run: its error then matches [ErrAmbiguous]. An error reply of the server is a
@@ -38,7 +37,7 @@ type Topology interface {
 
 	// Pipelines returns the number of pipelines that may be under way at the same time; further
 	// script calls are collected into one pipeline. 0 sends each separately, as is right for
-	// several servers, because one that does not answer would delay the calls for the others.
+	// several servers.
 	Pipelines() int
 }
 

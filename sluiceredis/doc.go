@@ -30,9 +30,8 @@
 // the machines do not matter. Nothing is taken in advance, except for calls that wait in a gate and
 // by PacerConfig.Prefetch. Times are exact to a microsecond.
 //
-// If a script was sent and no reply came, it is not sent again: the call is rejected with an error
-// that matches [ErrAmbiguous], and its units are treated as used. Network errors never let more
-// calls start than the limit.
+// A script that got no reply is not sent again: the call is rejected, see [ErrAmbiguous], and its
+// units are treated as used. Network errors never let more calls start than the limit.
 //
 // A server that loses its data, at a restart or a failover, allows a burst once more, unless
 // [Config].Strict is set. Run it with appendonly yes and maxmemory-policy noeviction.

@@ -40,8 +40,8 @@ import (
 
 var epochVouch = script("epoch_vouch", "epoch")
 
-// ErrNoHistory reports that strict mode is impossible: the user is not allowed INFO
-// replication, or the server, such as miniredis, has no id of its history. Nothing was taken.
+// ErrNoHistory reports that strict mode is impossible: the user is not allowed INFO replication, or
+// the server has no id of its history. Nothing was taken.
 var ErrNoHistory = errors.New("sluiceredis: strict mode needs the master_replid of INFO replication, which the server did not return")
 
 // errRestless reports a server that is another one at each call.

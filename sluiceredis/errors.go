@@ -10,8 +10,8 @@ import (
 
 var (
 	// ErrAmbiguous reports that a script may or may not have run, because no reply came in time.
-	// The call is rejected, although the server may have counted it. The error also matches the one
-	// of the connection, such as [context.DeadlineExceeded]: a [Client] wraps both, with %w.
+	// The call is rejected, although the server may have counted it. A [Client] wraps this and the
+	// error of the connection, with %w.
 	ErrAmbiguous = errors.New("sluiceredis: it is unknown whether the call was executed")
 
 	// ErrData reports that a key has unexpected content, and which. Nothing was taken and the key

@@ -27,13 +27,12 @@ const (
 // Exchange makes s a [peers.Store], for sluice.Adaptive.Peers: gates of one name, prefix and Redis
 // share the learned limit. With [InProcess], gates of one name in this store do.
 //
-// The gates call Exchange themselves, at most four times a second for each unit: one script that
-// reads and writes one key, whose cost grows with the number of processes. A gate that is closed,
-// not used for a second, or has not reported for 3 s is not part of the group. Learned limits are
-// kept for 10 min after the last report, for processes that start later.
+// The gates call Exchange themselves. It runs one script, whose cost grows with the number of
+// processes. A gate that is closed, not used for a second, or has not reported for 3 s is not part
+// of the group. Learned limits are kept for 10 min after the last report, for processes that start
+// later.
 //
-// While the server does not answer, gates learn alone. OnOutage and Strict do not matter: if the
-// server loses its data, gates keep the limits that they have learned themselves.
+// While the server does not answer, gates learn alone. OnOutage and Strict do not apply.
 //
 // Exchange returns an error if the report is invalid, or the server does not answer.
 func (s *Store) Exchange(ctx context.Context, group string, r peers.Report) (peers.Reply, error) {

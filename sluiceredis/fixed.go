@@ -21,15 +21,14 @@ type FixedConfig struct {
 	Offset time.Duration
 }
 
-// A Counter allows at most its limit of units per window, for each key, on all machines together.
-// [Store.Sliding] makes one whose windows slide, [Store.Fixed] one whose windows follow one another.
+// A Counter allows at most its limit of units per window, for each key: see [Store.Sliding] and
+// [Store.Fixed].
 type Counter struct{ limiters }
 
-// Fixed returns the fixed windows called name: at most cfg.Limit units in each window. Windows
-// follow one another and do not slide, so up to twice the limit can pass within a moment around the
-// edge of two windows. If the called server does not count by the same edges, use [Store.Sliding].
-// If the server's clock steps back the current window stays, for one window at most; nothing is
-// allowed twice.
+// Fixed returns the fixed windows called name: at most cfg.Limit units in each window. Up to twice
+// the limit can pass around the edge of two windows: use [Store.Sliding] unless the called server
+// counts by the same edges. If the server's clock steps back the current window stays, for one
+// window at most; nothing is allowed twice.
 //
 // Fixed returns an error if name is empty or cfg is not possible. The same name with another limit
 // means the same windows: used units stay used.

@@ -16,9 +16,8 @@ type goRedis struct{ client redis.UniversalClient }
 // NewGoRedis returns a [Client] that sends scripts through client, which the caller must close.
 // Scripts are never sent twice, whatever MaxRetries is.
 //
-// NewGoRedis returns an error unless the option ContextTimeoutEnabled of client is set, without
-// which client ignores the deadlines of contexts. A redis.Ring is an error: it moves keys to
-// another server when one is unavailable, and limits would start over there.
+// NewGoRedis returns an error unless the option ContextTimeoutEnabled of client is set. A
+// redis.Ring is an error.
 //
 // A context that is canceled, rather than reaching its deadline, is noticed when the reply is
 // there, or after the ReadTimeout of client.

@@ -5,8 +5,8 @@ import (
 	"errors"
 )
 
-// InProcess returns the [Client] for a store without a server, such as in development: its limits
-// are those of this process, and have the same methods, results and errors.
+// InProcess returns the [Client] for a store without a server, such as in development, with the
+// same results and errors.
 //
 //	client := sluiceredis.InProcess()
 //	if addr != "" {
@@ -14,9 +14,9 @@ import (
 //	}
 //	store, err := sluiceredis.New(client, sluiceredis.Config{})
 //
-// Each store has its own limits, which a restart resets, and discards state that no longer applies.
-// A call takes about a microsecond and fails only if its context is done. Aligned windows follow
-// the wall clock, everything else the monotonic clock. A lease lasts until it is released.
+// Each store has its own limits, which a restart resets. A call fails only if its context is done.
+// Aligned windows follow the wall clock, everything else the monotonic clock. A lease lasts until
+// it is released.
 //
 // A program that never has a Redis should use packages leaky, window, pacer and semaphore.
 func InProcess() Client { return inProcess{} }

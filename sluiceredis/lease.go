@@ -23,8 +23,7 @@ func (l *Lease) Token() int64 { return l.token }
 // been lost. It is closed before the permits are leased again.
 func (l *Lease) Lost() <-chan struct{} { return l.lost }
 
-// Release releases the permits, which takes a round trip. Only the first Release
-// has an effect. After the lease was lost it does nothing.
+// Release releases the permits, which takes a round trip. Only the first Release has an effect.
 func (l *Lease) Release() {
 	s := l.semaphore
 	switch {

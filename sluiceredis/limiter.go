@@ -42,8 +42,8 @@ func (l *limiters) Take(ctx context.Context, key string, n int64) (limits.Result
 	return l.store.take(ctx, l.at(key), n)
 }
 
-// On returns the limit of key, for a gate or sluice.NewQueue. Its Adjust returns only units that
-// cannot have leaked yet or are still in the window; if there are none, its error is [ErrStranded].
+// On returns the limit of key, for a gate or sluice.NewQueue. If all units have leaked or left the
+// window, its Adjust returns [ErrStranded].
 func (l *limiters) On(key string) limits.Remote { return l.on(key) }
 
 func (l *limiters) on(key string) *limiter { return &limiter{l, l.at(key).key} }

@@ -21,9 +21,8 @@ type PacerConfig struct {
 	Horizon time.Duration
 
 	// MaxLateness is the time after its slot at which a call may still start. A call that wakes
-	// later reserves another slot, so that delayed calls do not start together; its first slot
-	// stays empty. 0 means that it follows the delay with which calls are woken: from 5 ms in an
-	// idle process to 50 ms in a busy one.
+	// later reserves another slot; its first stays empty. 0 means that it follows the delay with
+	// which calls are woken: from 5 ms in an idle process to 50 ms in a busy one.
 	MaxLateness time.Duration
 
 	// PausePollInterval is the longest time, in addition to a round trip, until a pause reaches
@@ -62,9 +61,8 @@ type PacerConfig struct {
 // server and waits for it.
 //
 // By the server's clock slots are exactly one interval apart, which is rounded up to a nanosecond.
-// A call starts later than its slot by its round trip and its timer. In any window W at most (W +
-// MaxLateness) ÷ interval + n units start, where n is the largest cost, and Burst − 1 more after an
-// idle time; a MaxLateness of 0 is at most 50 ms.
+// In any window W at most (W + MaxLateness) ÷ interval + n units start, where n is the largest
+// cost, and Burst − 1 more after an idle time; a MaxLateness of 0 is at most 50 ms.
 //
 // Callers are served in the order in which their requests reach the server.
 type Pacer struct {
@@ -127,8 +125,7 @@ func (s *Store) Pacer(name string, rate limits.Rate, cfg PacerConfig) (*Pacer, e
 
 // SetRate changes the rate for slots that this machine reserves from now on. It returns an error
 // and changes nothing if Pacer would return one. While machines use different rates, calls never
-// start faster than at the highest. Reserved and prefetched slots stay where they are, so the first
-// call after the change still starts an old interval after the one before it.
+// start faster than at the highest. Reserved and prefetched slots stay where they are.
 func (p *Pacer) SetRate(rate limits.Rate) error {
 	if err := rate.Check(); err != nil {
 		return fmt.Errorf("sluiceredis: %w", err)

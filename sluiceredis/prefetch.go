@@ -51,9 +51,8 @@ func (s *span) forward(ns int64) {
 
 // Admit implements limits.Limiter. It allows n now and returns 0, or reserves a slot for the next
 // Admit with the same n and returns the time to wait for it. The slot is lost if that does not come
-// in time. It may also reserve slots for the next calls, see PacerConfig.Prefetch; unused ones are
-// returned if none was reserved behind them, and otherwise counted in Stats.LostSlots. It returns
-// the errors of [Pacer.Reserve]. It panics if n < 0.
+// in time. It may also reserve slots for the next calls, see [PacerConfig.Prefetch]. It returns the
+// errors of [Pacer.Reserve]. It panics if n < 0.
 func (p *Pacer) Admit(ctx context.Context, n int64) (wait time.Duration, err error) {
 	return p.admit(ctx, n, 0)
 }

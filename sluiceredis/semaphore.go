@@ -57,8 +57,8 @@ type SemaphoreConfig struct {
 //	holder  │──────── believes ───────│      from earlier, to earlier
 //	         renews  ▲       ▲
 
-// A Semaphore leases permits, at most limit at the same time on all machines together. It is a
-// limits.Semaphore: a cap on calls in flight for a gate. A timer renews its leases.
+// A Semaphore leases permits, at most limit at the same time on all machines together. It
+// implements [limits.Semaphore]. A timer renews its leases.
 //
 // Callers of one machine are served in order; different machines compete. A release is noticed
 // immediately on the same machine, and elsewhere with the next poll.
@@ -101,9 +101,9 @@ func (s *Store) Semaphore(name string, limit int64, cfg SemaphoreConfig) (*Semap
 	return sem, sem.SetLimit(limit)
 }
 
-// SetLimit changes the limit for requests of this machine from now on. If more than a
-// lower limit is leased already, it stays leased, and nothing is leased until there is room.
-// It returns an error and changes nothing if limit is negative or more than 10^15.
+// SetLimit changes the limit for requests of this machine from now on. If more than a lower limit
+// is leased already, it stays leased. It returns an error and changes nothing if limit is negative
+// or more than 10^15.
 func (s *Semaphore) SetLimit(limit int64) error {
 	if limit < 0 || limit > kinds.MostFixed {
 		return fmt.Errorf("sluiceredis: limit of %d permits", limit)

@@ -12,9 +12,9 @@ import (
 // microsecond. The same name with another limit or window means the same windows: used units stay
 // used.
 //
-// A sliding window records each unit that it allows, which takes about 100 bytes and 2 µs of the
-// server. One call takes at most 10,000 units; beyond that use [Store.Fixed] or [Store.Bucket]. A
-// rejected call is not recorded. Returned units are the newest that are as old as the call.
+// A sliding window records each unit that it allows, which takes about 100 bytes. One call takes at
+// most 10,000 units; beyond that use [Store.Fixed] or [Store.Bucket]. A rejected call is not
+// recorded. Returned units are the newest that are as old as the call.
 //
 // Limit and window may be changed machine by machine. While machines use different windows for one
 // key, a call must fit all of them; with the same window the largest limit applies. Values that no

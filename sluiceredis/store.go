@@ -28,10 +28,9 @@ type Config struct {
 	// means 1 s.
 	Timeout time.Duration
 
-	// Strict treats every limit as used up when the server may have lost data, so that no burst is
-	// allowed twice, at the price of a wait: see Strict mode in README.md. It must be the same on
-	// all machines. The first use of a server is treated as a loss, unless [Store.ConfirmIntact]
-	// was called. Strict needs the command INFO replication, and costs each script about 5 µs.
+	// Strict treats every limit as used up when the server may have lost data: see Strict mode in
+	// README.md. It must be the same on all machines. The first use of a server is treated as a
+	// loss, unless [Store.ConfirmIntact] was called. Strict needs the command INFO replication.
 	Strict bool
 
 	// OnOutage is the policy for calls while the server does not answer, for limits
@@ -60,16 +59,15 @@ type Config struct {
 
 	// Notify, if not nil, is called when an outage begins, with the error of the last script, and
 	// when it ends, with nil. server is its name by [Topology], or "". Notify is called in its own
-	// goroutine, never twice at the same time. Nothing waits for it, and it may use the store.
+	// goroutine, never twice at the same time, and may use the store.
 	Notify func(server string, err error)
 }
 
-// A Store keeps limits in a Redis, for all machines that use the same one with the same prefix. Its
-// methods make the limits.
+// A Store keeps limits in a Redis, for all machines that use the same one with the same prefix.
 //
 // A Store must be made by [New] and must not be copied. It need not be closed: its background work
-// ends soon after the last call and the last lease. A Store, its limits and their leases are safe
-// for use by multiple goroutines.
+// ends soon after the last call and the last lease. It, its limits and their leases are safe for
+// use by multiple goroutines.
 type Store struct {
 	client  Client
 	prefix  string
