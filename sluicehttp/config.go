@@ -16,8 +16,8 @@ import (
 // Config configures a [Transport]. The zero Config retries and respects servers, without a rate or
 // limit of its own.
 //
-// Several goroutines may call its functions concurrently. A function must not change the request,
-// read its body, or keep the body that it gets.
+// Its functions must be safe for concurrent use. A function must not change the request, read its
+// body, or keep the body that it gets.
 type Config struct {
 	// Rate and Concurrency are short for those of Gate, for each key; set each in one place. The
 	// zero Rate means no limit.
@@ -34,16 +34,13 @@ type Config struct {
 	// return a new gate for each key and not use the transport.
 	NewGate func(key string) (*sluice.Gate, error)
 
-	// Keys says when the gate of a key is evicted, and how many gates there may be. At MaxKeys,
-	// a new key replaces a gate that no request uses and that a server has paused or slowed
-	// down. A gate is kept if its configured rate would delay a call or if the state of one of
-	// its Limits would be lost; if there are only such gates, the new key fails with
-	// limits.ErrTooManyKeys.
+	// Keys says when the gate of a key is evicted, and how many gates there may be. At MaxKeys, a
+	// new key replaces a gate that no request uses and that a server has paused or slowed down. If
+	// its configured rate would delay a call or the state of one of its Limits would be lost, it is
+	// kept; if all are, the new key fails with [limits.ErrTooManyKeys].
 	//
-	// If EvictAt and MaxKeys are both 0, EvictAt is 10,000, and gates are kept for their rate
-	// or Limits only up to 10 times EvictAt. Set MaxKeys if you have more keys. Forget is
-	// called after the transport has agreed, and Evict before a gate is dropped; without Evict,
-	// Forget is called.
+	// If EvictAt and MaxKeys are both 0, EvictAt is 10,000, and gates are kept for their rate or
+	// Limits only up to 10 times EvictAt. Without Evict, Forget is called.
 	Keys sluice.KeyedConfig
 
 	// Key returns the name of the gate for a request. nil means one for each scheme, host and port.
@@ -51,8 +48,7 @@ type Config struct {
 
 	// Claimant, if set, returns on whose behalf a request is made, such as a tenant. The claimants
 	// of a key take turns by their weights, see sluice.Config.Weight. nil means first come, first
-	// served. Gate must have no Semaphore. It is called before each attempt. Do not use a header of
-	// callers that you do not trust.
+	// served. Gate must have no Semaphore. It is called before each attempt.
 	Claimant func(req *http.Request) sluice.Claimant
 
 	// Retry is the policy for retries. Its AttemptTimeout applies until the header of the response
@@ -63,8 +59,8 @@ type Config struct {
 	Retry sluice.RetryPolicy
 
 	// MaxPause is the longest pause of a key that a server can cause, by a Retry-After, an
-	// exhausted limit, or the interval of a rate. A longer one is cut, which Stats shows as a
-	// Warning. 0 means 24 h, or Retry.MaxServerWait if that is longer; negative means no bound.
+	// exhausted limit, or the interval of a rate. A longer one is cut. 0 means 24 h, or
+	// Retry.MaxServerWait if that is longer; negative means no bound.
 	MaxPause time.Duration
 
 	// AlsoRetry are further statuses to retry, such as 409. They must be from 400
@@ -72,15 +68,13 @@ type Config struct {
 	AlsoRetry []int
 
 	// Idempotent, if set, reports whether a request may be sent twice although its method is not
-	// idempotent, such as a POST whose body is a query. It gets the body as Cost does. It is called
-	// once for each such request without an Idempotency-Key or Overrides.Idempotent, before the
-	// queue.
+	// idempotent, such as a POST whose body is a query. It gets the body as Cost does, and is
+	// called once, before the queue.
 	Idempotent func(req *http.Request, body []byte) bool
 
 	// Cost, if set, returns the estimated amounts of a request in limits that count more than
-	// calls, see sluice.Costs. Each amount is taken from the Gate.Limits with that Unit and from
-	// the limits that the server publishes, see docs/http.md. The amount of sluice.Cost is the n of
-	// the call, unless Overrides.Cost is set.
+	// calls, see sluice.Costs. See docs/http.md. The amount of sluice.Cost is the n of the call,
+	// unless Overrides.Cost is set.
 	//
 	// It gets up to 1 MiB of the body if that can be read again: by GetBody, or because its length
 	// is known and at most 64 KiB. Otherwise body is nil. It is called once for each request,
@@ -113,17 +107,16 @@ type Config struct {
 	Headers ratelimit.Options
 
 	// Inspect, if set, reads limits that are not in the header of a response, for APIs that are not
-	// recognized without it, see docs/http.md. It sees the result and may change it.
+	// recognized without it, see docs/http.md.
 	Inspect Inspector
 }
 
 // Published is how a Transport uses the limits that servers publish in headers. The zero Published
-// is on: requests stop before a limit is exceeded, until it says that there is more, as far as the
-// header proves true; see docs/http.md. A limit whose windows last at most two seconds becomes the
-// rate of a key while requests wait, if none is configured and Gate.Adaptive.Peers is not set.
+// is on: requests stop before a limit is exceeded, see docs/http.md. A limit whose windows last at
+// most two seconds becomes the rate of a key while requests wait, if none is configured and
+// Gate.Adaptive.Peers is not set.
 type Published struct {
-	// Disabled means that an exhausted limit delays no requests. The configured rate and
-	// concurrency apply, and throttling responses are respected.
+	// Disabled means that an exhausted limit delays no requests.
 	Disabled bool
 
 	// Spread sends the remaining quota of a limit evenly until its reset, but not faster than
@@ -131,10 +124,9 @@ type Published struct {
 	// the last tenth, 1 always; 0 means never. Only 1 spreads a limit whose maximum is unknown.
 	// Limits of other units than requests are spread only with a Cost.
 	//
-	// With 1, a key without a configured rate also has the slowest rate that its server publishes
-	// and, if none is configured, the concurrency. The burst is then 1; a Gate.Rate that has only a
-	// Burst is an error. Until the first response, calls without a configured concurrency go one by
-	// one.
+	// With 1, a key also has the slowest rate and the concurrency that its server publishes, if
+	// none is configured. The burst is then 1; a Gate.Rate that has only a Burst is an error. Until
+	// the first response, calls without a configured concurrency go one by one.
 	Spread float64
 
 	// Reserve is the share of each limit that is not used, such as for another program with the
@@ -166,13 +158,13 @@ func (p *Published) reserve(most float64) float64 {
 
 // An Inspector reads limits that a server states outside of the header. said has those of status
 // and header, and may be changed: Throttled makes the response a throttle, RetryAt is when to
-// retry, and ShouldRetry = new(false) prevents a retry. With a Config.Cost, a Reason that is one of
-// its units, or "requests", says whose limit has rejected the request.
+// retry, and ShouldRetry = new(false) prevents a retry. A Reason that is "requests" or a unit of
+// [Config].Cost says whose limit has rejected the request.
 //
 // peek returns the beginning of the body, up to 64 KiB, and leaves the body whole. It waits for it,
 // but at most for a second or the AttemptTimeout, whichever is shorter, while the permit is held.
-// Call peek only for responses that may be throttled, never for a stream. An Inspector must not
-// change the response or read its body.
+// Call peek only for responses that may be throttled, never for a stream. The response must not be
+// changed, nor its body read.
 type Inspector func(resp *http.Response, peek func() []byte, said *ratelimit.Info)
 
 const defaultLongHeld = time.Minute

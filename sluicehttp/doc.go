@@ -22,7 +22,7 @@
 //
 // Set no http.Client.Timeout: it includes the time in the queue. An attempt has
 // RetryPolicy.AttemptTimeout until its header, by default 10 minutes; RetryPolicy also limits the
-// waits. For many requests, batch.Map starts no more than can be sent in time.
+// waits.
 //
 // # Retries
 //

@@ -9,9 +9,8 @@ import (
 	"github.com/sluice-go/sluice/sluicehttp/ratelimit"
 )
 
-// GitHub is an [Inspector] for the secondary limits of GitHub. They have the status 403 or 429, and
-// only the body distinguishes them from a forbidden call. If GitHub does not say when to retry, the
-// wait is a minute, doubled each time, as GitHub documents.
+// GitHub is an [Inspector] for the secondary limits of GitHub. They have the status 403 or 429. If
+// GitHub does not say when to retry, the wait is a minute, doubled each time.
 //
 // Every Transport uses GitHub for responses with an X-GitHub-Request-Id.
 func GitHub(resp *http.Response, peek func() []byte, said *ratelimit.Info) {
@@ -45,8 +44,7 @@ func gitHub(a *answer) {
 
 // GraphQL is an [Inspector] for servers that throttle with an error whose code is THROTTLED or
 // RATE_LIMITED, with the status 200, as Shopify and GitHub, or any other from 400, as Linear. The
-// wait that follows from Shopify's throttleStatus is respected. A response with data is left alone:
-// a part of the query was carried out.
+// wait that follows from Shopify's throttleStatus is respected. A response with data is left alone.
 //
 // Every Transport uses GraphQL for errors of JSON, and for requests with "graphql" in their path.
 // As Config.Inspect it copies up to 64 KiB of every JSON response.

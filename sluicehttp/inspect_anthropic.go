@@ -8,9 +8,7 @@ import (
 
 // Anthropic is an [Inspector] for the API of Anthropic, also behind a gateway. It makes an
 // overloaded_error with any status from 500 a throttle; status 529 always is one. It prevents
-// retries of a 429 because of the spend limit, which lasts until the next month. It reads the
-// body of responses from 500 and of a 429 without Retry-After. It does not see errors within an
-// event stream.
+// retries of a 429 because of the spend limit. It does not see errors within an event stream.
 //
 // Every Transport uses Anthropic for errors of JSON.
 func Anthropic(resp *http.Response, peek func() []byte, said *ratelimit.Info) {

@@ -9,10 +9,8 @@ import (
 )
 
 // AWS is an [Inspector] for the APIs of Amazon Web Services and compatible ones, such as other
-// object stores. They also throttle with the statuses 400 and 503, and an error code in the header
-// or in a body of JSON or XML. AWS recognizes the codes that aws-sdk-go-v2 does, and those of
-// MinIO. Such a request is retried whatever its method. AWS reads the body of responses from 400
-// without X-Amzn-ErrorType.
+// object stores. They also throttle with the statuses 400 and 503 and an error code: AWS recognizes
+// those of aws-sdk-go-v2 and MinIO. Such a request is retried whatever its method.
 //
 // Every Transport uses AWS for responses that look like errors of Amazon: from 400, with
 // X-Amzn-ErrorType, X-Amzn-RequestId or X-Amz-Request-Id, or with the media type

@@ -8,8 +8,7 @@ import (
 )
 
 // Inspectors returns an [Inspector] that calls all, in order, except those that are nil; each sees
-// the changes of those before it. The Inspectors of this package act only on responses of their own
-// API.
+// the changes of those before it.
 func Inspectors(all ...Inspector) Inspector {
 	all = slices.DeleteFunc(slices.Clone(all), func(i Inspector) bool { return i == nil })
 	return func(resp *http.Response, peek func() []byte, said *ratelimit.Info) {

@@ -102,8 +102,8 @@ func (st *state) configure(rate sluice.Rate) error {
 }
 
 // SetConcurrency changes how many requests of a key, spelled as in Stats, may be in flight, and
-// reports whether the transport has that key. A limit of 0 is none, or that of
-// the server with a Published.Spread of 1. The change is lost when the gate is evicted.
+// reports whether the transport has that key. 0 is none, or that of the server with a
+// [Published].Spread of 1. The change is lost when the gate is evicted.
 func (t *Transport) SetConcurrency(key string, limit int64) (found bool, err error) {
 	for _, st := range t.states.Range {
 		if st := st.(*state); st.key.String() == key {
@@ -126,10 +126,9 @@ func (st *state) place(limit int64) error {
 }
 
 // Resume ends the pause of a key, spelled as in Stats and [Hop], and reports whether the transport
-// has that key. Waiting calls start at the rate. Resume also drops everything that would renew the
-// pause: a slower rate from Published.Spread, the doubled waits after throttling responses without
-// a time, and a pause of all calls to the last server of the key. A rate that the server publishes
-// and the retry budget stay.
+// has that key. Waiting calls start at the rate. Resume also drops what would renew the pause, such
+// as a slower rate from [Published].Spread. A rate that the server publishes and the retry budget
+// stay.
 func (t *Transport) Resume(key string) bool {
 	found := t.global.lift(named(key))
 	for _, st := range t.states.Range {

@@ -9,8 +9,7 @@ import (
 	"github.com/sluice-go/sluice"
 )
 
-// A Report is the history of a request: how often it was sent, and why not once more. It is
-// safe for use by multiple goroutines.
+// A Report is the history of a request. It is safe for use by multiple goroutines.
 type Report struct {
 	mu   sync.Mutex
 	last *page // nil before the first hop
@@ -68,11 +67,10 @@ func (r *Report) Last() Hop {
 	return hop
 }
 
-// Settle replaces the estimated amounts of the last hop by the actual ones, in the limits that
-// count these units: see sluice.Permit.SettleCosts. Units that are missing stay as estimated. It
-// reports false and changes nothing if there is no response yet, or if the request was settled
-// before: by Settle, or by Config.Usage when its body ended. It may be called before or after the
-// body is read. It panics if an amount is negative.
+// Settle replaces the estimated amounts of the last hop by the actual ones, as
+// [sluice.Permit.SettleCosts] does. It reports false and changes nothing if there is no response
+// yet, or if the request was settled before: by Settle, or by Config.Usage when its body ended. It
+// may be called before or after the body is read. It panics if an amount is negative.
 func (r *Report) Settle(actual sluice.Costs) bool {
 	r.mu.Lock()
 	var b *bill

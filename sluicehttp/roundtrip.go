@@ -18,8 +18,7 @@ import (
 // RoundTrip returns immediately, with an error that matches [*limits.WaitError] and
 // [context.DeadlineExceeded].
 //
-// The deprecated Request.Cancel does not end a wait for the gate or in a backoff: use the
-// context of the request. When it ends an attempt, the request is not sent again.
+// The deprecated Request.Cancel ends only an attempt, and then there is no other.
 //
 // RoundTrip never changes req and always closes its body.
 func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {

@@ -29,8 +29,7 @@ const (
 //
 //	https://api.example.com GET /v1/customers/{}
 //
-// Without a Key the transport finds out which limits apply to one route, see docs/http.md. With
-// ByRoute, a wait of one route never delays another one, and only a Parent limits all routes
+// With ByRoute, a wait of one route never delays another one, and only a Parent limits all routes
 // together.
 func ByRoute(req *http.Request) string {
 	return destination(req).String() + " " + routeName(req)

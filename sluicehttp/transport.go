@@ -17,11 +17,10 @@ import (
 	"github.com/sluice-go/sluice/sluicehttp/ratelimit"
 )
 
-// A Transport is an [http.RoundTripper] that sends requests through gates. It is made by [New];
-// the zero Transport is one with the zero [Config]. It is safe for use by multiple goroutines,
-// and must not be copied. None of its own goroutines outlives a request and its body. A
-// Transport that was made, or if it is zero, first used in a testing/synctest bubble belongs to
-// it.
+// A Transport is an [http.RoundTripper] that sends requests through gates. It is made by [New]; the
+// zero Transport is one with the zero [Config]. It is safe for use by multiple goroutines, and must
+// not be copied. None of its own goroutines outlives a request and its body. It belongs to the
+// testing/synctest bubble in which it was made or, if zero, first used.
 type Transport struct {
 	once      sync.Once // sets up a zero Transport
 	base      http.RoundTripper
@@ -210,8 +209,7 @@ func (t *Transport) use(k key, f func(*state) error) error {
 	})
 }
 
-// CloseIdleConnections closes the idle connections of the base transport, if it supports
-// that. [http.Client.CloseIdleConnections] calls it.
+// CloseIdleConnections closes the idle connections of the base transport, if it supports that.
 func (t *Transport) CloseIdleConnections() {
 	t.init()
 	if c, ok := t.base.(interface{ CloseIdleConnections() }); ok {
@@ -263,7 +261,7 @@ type Stats struct {
 
 	// Held is how many permits are held by responses that are neither read to the end nor closed,
 	// HeldLong how many of them for Config.LeakThreshold or longer, and HeldLongest for how long
-	// the oldest. If they grow, the program does not close bodies.
+	// the oldest.
 	Held, HeldLong int
 	HeldLongest    time.Duration
 
@@ -284,8 +282,8 @@ func (t *Transport) Gates() iter.Seq[sluice.Stats] {
 	}
 }
 
-// Limits yields the key of each gate whose server publishes limits, and those limits as of
-// the last response that had any, for the exporters of package observe.
+// Limits yields the key of each gate whose server publishes limits, and those limits as of the last
+// response that had any.
 func (t *Transport) Limits() iter.Seq2[string, []ratelimit.Limit] {
 	return func(yield func(string, []ratelimit.Limit) bool) {
 		for _, st := range t.states.Range {
@@ -308,8 +306,7 @@ func (t *Transport) Stats(f func(key string, s Stats) bool) {
 }
 
 // Claimants calls f with each key, each claimant of it, and the Stats of the claimant's gate, in no
-// particular order, until f returns false. Those of the key count only the first waiting request of
-// each claimant. f may use t.
+// particular order, until f returns false. f may use t.
 func (t *Transport) Claimants(f func(key string, who sluice.Claimant, s sluice.Stats) bool) {
 	for gate, st := range t.states.Range {
 		more := true

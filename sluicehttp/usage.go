@@ -17,18 +17,16 @@ import (
 //	                    end of the body needs no empty line after it. The last part is nil.
 //	other bodies        one part
 //
-// Of more than 64 KiB a part is the last 64 KiB. If they begin with { they are treated as JSON, and
-// part is the JSON without its white space, with "" for each string of more than 1 KiB and [] for
-// each array that has more than 4 KiB all the same, or the last 64 KiB of that. A body is
-// uncompressed only if net/http has done that: if the request has no Accept-Encoding of its own.
+// Of more than 64 KiB a part is the last 64 KiB. If they begin with { they are treated as JSON,
+// without white space, long strings and long arrays. A body is uncompressed only if net/http has
+// done that: if the request has no Accept-Encoding of its own.
 //
 // The last part comes when the body was read to its end, and resp.Trailer is complete, or when it
 // is closed. It does not come if the context of the request ends before. The amounts in used then
-// settle the request: its estimates of these units are corrected, and other units stay as
-// estimated. Amounts below 0 and above 10⁹ are ignored.
+// settle the request, see [Report.Settle]. Amounts below 0 and above 10⁹ are ignored.
 //
 // A Usage must not read the body, change resp, or keep part. It is called by the goroutine that
-// reads the body, and may be called for several responses concurrently.
+// reads the body, concurrently for several responses.
 type Usage func(resp *http.Response, part []byte, used sluice.Costs)
 
 const mostOfUsage = 64 << 10 // bytes of a part
