@@ -53,6 +53,5 @@
 // # Limitations
 //
 // There is no network: bytes take no time and names are not resolved. HTTP/3 is not supported. The
-// server is the one of net/http, with its habits: for example, it waits 500 ms before it closes a
-// connection whose request it did not read to the end.
+// server is the one of net/http, with its habits.
 package sluicetest

@@ -9,12 +9,11 @@ import (
 
 // A LimitState is the state of a [Limit] after a request, for the headers of the response.
 type LimitState struct {
-	// Name is the name of the limit, or "default".
 	Name string
 	// Unit is the counted unit: "requests", or the name of a limit with a Cost.
 	Unit string
-	// Limit is the number of units per Window, or of requests in flight if Window is
-	// 0. If a Limit has several parts, this is the one with the fewest left.
+	// Limit is the number of units per Window, or of requests in flight if Window is 0. Of several
+	// parts, this is the one with the fewest left.
 	Limit  int64
 	Window time.Duration
 	// Remaining is the number of further units that may come now, and Reset the time until
@@ -30,11 +29,9 @@ type LimitState struct {
 	Now time.Time
 }
 
-// A HeaderStyle writes a LimitState into a header, in the way of a provider. Several limits of a
-// response may have the same family: OpenAI, Anthropic and Draft10 write all of them, and GitHub
-// only the last. The families of this package round times up, so that a client that honors them is
-// never early. If nothing remains they write Wait in place of Reset; OpenAI and Anthropic, whose
-// buckets refill continuously, always write Reset.
+// A HeaderStyle writes a LimitState into a header, in the way of a provider. Of several limits of a
+// response GitHub writes only the last, the others all. Times are rounded up. If nothing remains,
+// Draft10 and GitHub write Wait in place of Reset.
 type HeaderStyle func(h http.Header, s LimitState)
 
 // RetryAfter writes the Retry-After of RFC 9110 in seconds, at least 1, only when a request is
@@ -45,9 +42,8 @@ func RetryAfter(h http.Header, s LimitState) {
 	}
 }
 
-// GitHub writes X-RateLimit-Limit, -Remaining, -Used, -Reset in seconds since 1970, and
-// -Resource with the name of the limit. As at GitHub, a rejection has no Retry-After; its
-// status there is 403 or 429.
+// GitHub writes X-RateLimit-Limit, -Remaining, -Used, -Reset in seconds since 1970, and -Resource
+// with the name of the limit. A rejection has no Retry-After.
 func GitHub(h http.Header, s LimitState) {
 	h.Set("X-Ratelimit-Limit", whole(s.Limit))
 	h.Set("X-Ratelimit-Remaining", whole(s.Remaining))
@@ -56,9 +52,9 @@ func GitHub(h http.Header, s LimitState) {
 	h.Set("X-Ratelimit-Resource", s.Name)
 }
 
-// OpenAI writes X-RateLimit-Limit-Requests, -Remaining-Requests and -Reset-Requests, a
-// duration such as 6m0s or 12ms. When a request is rejected it also writes Retry-After
-// and Retry-After-Ms. The name of the limit, such as tokens, replaces "requests".
+// OpenAI writes X-RateLimit-Limit-Requests, -Remaining-Requests and -Reset-Requests, a duration
+// such as 6m0s or 12ms. When a request is rejected it also writes Retry-After and Retry-After-Ms.
+// The name of the limit replaces "requests".
 func OpenAI(h http.Header, s LimitState) {
 	unit := s.unit()
 	h.Set("X-Ratelimit-Limit-"+unit, whole(s.Limit))
@@ -71,9 +67,8 @@ func OpenAI(h http.Header, s LimitState) {
 	}
 }
 
-// Anthropic writes Anthropic-RateLimit-Requests-Limit, -Remaining and -Reset, a time of
-// RFC 3339, and Retry-After. The name of the limit, such as input-tokens, replaces
-// "requests". Anthropic itself rounds tokens to thousands.
+// Anthropic writes Anthropic-RateLimit-Requests-Limit, -Remaining and -Reset, a time of RFC 3339,
+// and Retry-After. The name of the limit, such as input-tokens, replaces "requests".
 func Anthropic(h http.Header, s LimitState) {
 	prefix := "Anthropic-Ratelimit-" + s.unit()
 	h.Set(prefix+"-Limit", whole(s.Limit))
@@ -83,9 +78,8 @@ func Anthropic(h http.Header, s LimitState) {
 }
 
 // Draft10 writes RateLimit and RateLimit-Policy as structured fields, as in
-// draft-ietf-httpapi-ratelimit-headers from 08 on. Several limits make one list. There is
-// no Retry-After: the client has to read the parameter t. A limit with a Cost has its name as
-// the quota unit.
+// draft-ietf-httpapi-ratelimit-headers from 08 on. Several limits make one list. There is no
+// Retry-After. A limit with a Cost has its name as the quota unit.
 func Draft10(h http.Header, s LimitState) {
 	if s.Window > 0 {
 		policy := fmt.Sprintf("%q;q=%d;w=%d", s.Name, s.Limit, seconds(s.Window))

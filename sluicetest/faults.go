@@ -95,8 +95,7 @@ func Stall(n int64, d time.Duration) Layer {
 }
 
 // Cut closes the connection, with all other requests on it, instead of answering; the client reads
-// an unexpected EOF. The client of net/http repeats an idempotent request if the connection was not
-// new.
+// an unexpected EOF.
 func Cut() Layer { return breaking((*exchange).cut) }
 
 // Reset is Cut with a connection reset by the peer.

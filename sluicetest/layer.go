@@ -11,7 +11,7 @@ import (
 // own, or breaks something.
 //
 // The layers of this package work only in a [Server] and panic elsewhere. A Layer may be used
-// several times, in one server or several; each use counts for itself.
+// several times; each use counts for itself.
 type Layer func(next http.Handler) http.Handler
 
 // stack makes one layer of several, the first one outermost.
@@ -41,7 +41,7 @@ func Handler(h http.Handler) Layer {
 // not. n counts from 1 the requests that reach this condition. It panics if match or a
 // layer is nil.
 //
-// Conditions nest: Host("a.test", On(3, Cut())) cuts the third request to that host.
+// Conditions nest: Host("a.test", On(3, Cut())).
 func When(match func(n int, r *http.Request) bool, layers ...Layer) Layer {
 	if match == nil {
 		panic("sluicetest: nil condition")

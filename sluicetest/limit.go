@@ -11,10 +11,10 @@ import (
 )
 
 // A Limit is a limit of a server: a rate, a quota, a number of requests in flight, or several of
-// these. A request that one of them rejects is counted by none.
+// these.
 type Limit struct {
-	// Name is the name in the record and in headers; empty means "default" in headers. A limit with
-	// a Cost needs one.
+	// Name is the name in the record and in headers, "default" if empty. A limit with a Cost needs
+	// one.
 	Name string
 
 	// Count per Per is the rate: Burst units may come together, and one more every
@@ -32,9 +32,9 @@ type Limit struct {
 	Concurrency int64
 
 	// Cost returns the number of units of the rate and of the quota that a request takes, by its
-	// header and its whole body. Settle corrects that later. nil means 1; a negative cost is
-	// treated as 0. It must not read r.Body, and several goroutines may call it concurrently. A
-	// request that costs more than Burst or Quota is always rejected.
+	// header and its whole body. nil means 1; a negative cost is treated as 0. It must not read
+	// r.Body, and several goroutines may call it concurrently. A request that costs more than Burst
+	// or Quota is always rejected.
 	Cost func(r *http.Request, body []byte) int64
 
 	// Key groups requests: each key has its own limit. nil means one limit for all.
@@ -52,8 +52,7 @@ type Limit struct {
 }
 
 // Enforce passes requests that are within all limits and rejects all others, which are then counted
-// by none. If several limits reject a request, it is rejected by the one with the longest wait, or
-// by the first of these.
+// by none. Of several limits that reject a request, the one with the longest wait counts.
 //
 //	sluicetest.Enforce(
 //		sluicetest.Limit{Name: "requests", Count: 500, Per: time.Minute, Burst: 80, HeaderStyle: sluicetest.OpenAI},
@@ -61,8 +60,7 @@ type Limit struct {
 //	)
 //
 // The time that counts is when a request reaches this layer or, if a limit has a Cost, when its
-// body has been read. If one Enforce encloses another, the outer one also counts requests that the
-// inner one rejects.
+// body has been read.
 //
 // It panics if a number of a limit is negative, if only one of two fields that belong together is
 // set, or if Burst times Per is more than 292 years.

@@ -11,8 +11,7 @@ import (
 	"time"
 )
 
-// A Record is a copy of a server's log so far. Times are durations since the server was made. The
-// record grows by about 700 bytes and the body for each request.
+// A Record is a copy of a server's log so far. Times are durations since the server was made.
 type Record struct {
 	// Requests are in order of arrival.
 	Requests []Request
@@ -28,8 +27,7 @@ type Record struct {
 type Request struct {
 	// Number counts from 1, in order of arrival.
 	Number int
-	// A request has Ended when the server is done with it, just before the client can have the
-	// whole response. InFlight reports that it has not; Ended is then 0.
+	// Ended is when the server was done with it, 0 while it is InFlight.
 	Arrived, Ended time.Duration
 	InFlight       bool
 

@@ -14,12 +14,11 @@ import (
 // A Server answers HTTP requests in memory, for every host name, over HTTP/1.1 and HTTP/2, with TLS
 // and without.
 //
-// A Server must be made by [NewServer] and must not be copied. One made in a bubble belongs to it
-// and must be closed by [Server.Close], or the test never ends. Its methods are safe for use by
-// multiple goroutines.
+// A Server must be made by [NewServer] and must not be copied. In a bubble it must be closed, or
+// the test never ends. Its methods are safe for use by multiple goroutines.
 //
 // A Server is also an [http.Handler] for use on a real socket. Then its record has no connections
-// and faults cannot break one; everything else works.
+// and faults cannot break one.
 type Server struct {
 	made    time.Time
 	handler http.Handler
@@ -38,9 +37,8 @@ type Server struct {
 	ended bool
 }
 
-// NewServer returns a server that answers through layers. It answers requests that pass all of them
-// with "200 OK" and the body "ok"; for another answer, make the last layer a [Handler]. It panics
-// if a layer is nil.
+// NewServer returns a server that answers through layers. Requests that pass all of them get "200
+// OK" and the body "ok". It panics if a layer is nil.
 func NewServer(layers ...Layer) *Server {
 	ca, err := newAuthority()
 	if err != nil {
@@ -78,15 +76,14 @@ func ok(w http.ResponseWriter, _ *http.Request) {
 	_, _ = w.Write([]byte("ok\n"))
 }
 
-// Client returns a client whose requests all go to s, whatever their host. It uses [Server.Watch]
-// and has no timeout.
+// Client returns a client whose requests all go to s, whatever their host. It has no timeout.
 func (s *Server) Client() *http.Client {
 	return &http.Client{Transport: s.Watch(s.Transport())}
 }
 
 // Transport returns a new transport that connects to s, whatever the host. It uses HTTP/2 with
 // https and HTTP/1.1 with http, which its Protocols can change. [Server.Close] ends its
-// connections. Its DialContext and TLSClientConfig also serve clients that do not use net/http.
+// connections.
 func (s *Server) Transport() *http.Transport {
 	return &http.Transport{
 		DialContext:       s.dial,

@@ -7,8 +7,7 @@ import (
 )
 
 // Stream answers r with server-sent events, for use in a [Handler]. It sends the header immediately
-// and the events evenly over d, the last one after d. Events are written as on the wire, without
-// the empty line that ends each:
+// and the events evenly over d, written as on the wire without the empty line:
 //
 //	sluicetest.Stream(w, r, 4*time.Second, `data: {"text":"Hi"}`, `data: [DONE]`)
 //

@@ -7,10 +7,9 @@ import (
 	"time"
 )
 
-// Settle corrects the cost of r in the limits called name: used is the actual usage. A handler
-// calls it, at any time and any number of times; the last call applies. Units that r did not use
-// are free immediately. Additional units are taken even if they do not fit, so later requests wait
-// longer. A quota whose window has ended does not change.
+// Settle corrects the cost of r in the limits called name: used is the actual usage. A handler may
+// call it at any time; the last call applies. Unused units are free immediately; additional ones
+// are taken even if they do not fit. A quota whose window has ended does not change.
 //
 //	sluicetest.Settle(r, "tokens", promptTokens+completionTokens)
 //

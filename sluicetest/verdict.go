@@ -10,8 +10,7 @@ import (
 	"time"
 )
 
-// Filter returns a copy of r with only the requests for which keep returns true. Connections,
-// bodies and the log stay as they are.
+// Filter returns a copy of r with only the requests for which keep returns true.
 func (r Record) Filter(keep func(Request) bool) Record {
 	r.Requests = slices.DeleteFunc(slices.Clone(r.Requests), func(q Request) bool { return !keep(q) })
 	return r
@@ -36,8 +35,7 @@ func (r Record) Throttled() int {
 	return len(r.Filter(func(q Request) bool { return q.ThrottledBy != "" }).Requests)
 }
 
-// MostInFlight returns the largest number of requests in flight at the same time, including those
-// that a limit rejected.
+// MostInFlight returns the largest number of requests in flight at the same time.
 func (r Record) MostInFlight() int {
 	var ends []int64
 	for _, q := range r.Requests {
@@ -93,14 +91,12 @@ func (r Record) CheckRate(n int, per time.Duration) error {
 }
 
 // CheckRetryAfter returns an error if a request arrived too early: after the end of an earlier
-// request to the same host, and before the RetryAt of that. A request that arrived at the very time
-// of that end is not an error.
+// request to the same host, and before the RetryAt of that.
 //
 // If a limit rejected the earlier request, or its status was 403, 429, 503, 529 or a redirect, its
 // RetryAt holds for all requests to the host. After any other status, such as 500 with a
 // Retry-After, it holds only for the same request sent again: one with the same method, path and
-// query, and the same body as far as both were read. Different calls that agree in all of these
-// count as one: give concurrent calls paths of their own.
+// query, and the same body as far as both were read.
 func (r Record) CheckRetryAfter() error {
 	hosts := make(map[string][]Request) // those with a RetryAt, by host
 	for _, q := range r.Requests {
@@ -133,8 +129,7 @@ func (q Request) repeats(early Request) bool {
 }
 
 // CheckBodies returns an error if the client did not read the body of a response to its end, or did
-// not close it. It covers clients under [Server.Watch], such as [Server.Client]. Not to read
-// a body may be intended: it only costs the connection.
+// not close it. It covers clients under [Server.Watch], such as [Server.Client].
 func (r Record) CheckBodies() error {
 	var errs []error
 	for i, b := range r.bodies {

@@ -16,8 +16,7 @@ type body struct {
 
 // Watch returns a RoundTripper that sends requests through rt and records the client's use of the
 // bodies of the responses, for [Record.CheckBodies]. Of the methods of rt, only RoundTrip and
-// CloseIdleConnections are available. After an upgrade the body can be written to if that of rt
-// can.
+// CloseIdleConnections are available.
 func (s *Server) Watch(rt http.RoundTripper) http.RoundTripper { return &watcher{rt, &s.book} }
 
 type watcher struct {
