@@ -1,7 +1,7 @@
 package limits
 
 // A Cause names the limit that delays calls: one of the constants, or "limit" and the name of one
-// of the further limits of a gate. It is empty if nothing does, or nothing is known.
+// of the further limits of a gate. It is empty if none is known.
 type Cause string
 
 const (

@@ -2,6 +2,5 @@
 // the decision of a limit ([Result]), the interface of limits ([Limiter] and its extensions), the
 // cause of a delay ([Cause]), and the errors.
 //
-// Programs that only use limits need little of it: [Rate], [Must], [Never] and the errors. Authors
-// of limits implement [Limiter].
+// Authors of limits implement [Limiter].
 package limits

@@ -9,11 +9,9 @@ import (
 	"github.com/sluice-go/sluice/internal/sentence"
 )
 
-// Why a call may not start. Every package of Sluice returns these values, for errors.Is. The errors
-// of a context are returned as they are.
+// Why a call may not start. The errors of a context are returned as they are.
 var (
-	// ErrTooLarge reports a request for more than the limit. It is returned immediately: waiting
-	// would not help.
+	// ErrTooLarge reports a request for more than the limit.
 	ErrTooLarge = errors.New("sluice: request is larger than the limit")
 
 	// ErrClosed reports a request to something that was closed.
@@ -33,8 +31,7 @@ var (
 	ErrSnapshot = errors.New("sluice: snapshot not restored")
 
 	// ErrTimeout reports that the longest wait that the caller allowed has ended. It matches
-	// [context.DeadlineExceeded]. A wait that is known in advance to be too long fails with a
-	// [*WaitError] instead.
+	// [context.DeadlineExceeded].
 	ErrTimeout error = timeoutError{}
 
 	// ErrLeaseLost is the [context.Cause] of the context of a call whose [Lease] was lost while the
@@ -49,8 +46,8 @@ func (timeoutError) Timeout() bool { return true }
 func (timeoutError) Unwrap() error { return context.DeadlineExceeded }
 
 // A WaitError reports a wait that was rejected or given up because it could not have ended in time.
-// Nothing was consumed. It matches [context.DeadlineExceeded], although the context's own Err may
-// still be nil.
+// Nothing was taken. It matches [context.DeadlineExceeded], although the context's Err may still be
+// nil.
 type WaitError struct {
 	By   string        // name of the gate, if it has one
 	For  Cause         // the cause of the wait
@@ -65,8 +62,7 @@ type WaitError struct {
 	Until time.Time
 }
 
-// Error returns both times and the limit that is waited for, and for a wait of a minute or more
-// when it would have ended.
+// Error returns both times and the limit that is waited for.
 func (e *WaitError) Error() string {
 	by := "sluice: "
 	if e.By != "" {
@@ -95,7 +91,7 @@ func after(separator, text string) string {
 	return separator + text
 }
 
-// Timeout reports true: the error is about time.
+// Timeout reports true.
 func (e *WaitError) Timeout() bool { return true }
 
 // Unwrap returns [context.DeadlineExceeded].

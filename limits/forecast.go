@@ -3,8 +3,7 @@ package limits
 import "time"
 
 // A Forecaster is a Limiter of this process that can say in advance when it will admit calls, if no
-// other caller uses it and it does not change. sluice.Gate.Estimate uses it. The limits of packages
-// leaky and window are Forecasters.
+// other caller uses it and it does not change. sluice.Gate.Estimate uses it.
 type Forecaster interface {
 	Limiter
 
@@ -16,14 +15,14 @@ type Forecaster interface {
 // A Forecast is an imaginary copy of a limit, from which calls are taken in the order of time. Times
 // are durations since the Forecast was made. It need not be safe for concurrent use.
 type Forecast interface {
-	// Next says when the limit would let calls start, each of which takes cost, if they waited from
-	// at on and nothing else held them up: n of them, at least one, evenly spaced, the first at
-	// first and the last at last. It returns fewer than calls if the next ones would have another
-	// spacing. first is not before at, nor before the calls that were taken; it is [Never] if cost
-	// can never be taken. calls and cost are positive.
+	// Next says when the limit would let calls start, each of which takes cost, if nothing else
+	// delayed them from at on: n of them, at least one, evenly spaced, the first at first and the
+	// last at last. It returns fewer than calls if the next ones would have another spacing. first
+	// is not before at, nor before the calls that were taken; it is [Never] if cost can never be
+	// taken. calls and cost are positive.
 	Next(at time.Duration, calls, cost int64) (n int64, first, last time.Duration)
 
-	// Take takes calls of cost each, evenly spaced from first to last. The limit would let them
-	// start then: Next has returned as many or more, and the times are not earlier.
+	// Take takes calls of cost each, evenly spaced from first to last. Next has returned as many or
+	// more, and the times are not earlier.
 	Take(calls, cost int64, first, last time.Duration)
 }

@@ -6,9 +6,8 @@ import (
 	"time"
 )
 
-// A Limiter is a limit that decides immediately and never waits. It is all that a gate or
-// sluice.NewQueue needs of a limit. The limits of packages leaky, window and sluiceredis are
-// Limiters.
+// A Limiter is a limit that decides immediately and never waits. Those of packages leaky, window
+// and sluiceredis are Limiters.
 type Limiter interface {
 	// Admit takes n now and returns 0. Or it changes nothing and returns the time until it is worth
 	// calling again: [Never] if only a change of the limit can help. It returns ErrTooLarge if n
@@ -21,44 +20,38 @@ type Limiter interface {
 	// positive one takes more, beyond the limit if need be. age is the time since that call was
 	// allowed. A gate returns the units it has just taken, with age 0, when another limit rejects,
 	// and later corrects an estimate to the actual cost of a call. Units that no longer apply by
-	// then must not be returned at the expense of others. An error means that the change is lost; a
-	// gate counts it as stranded.
+	// then must not be returned at the expense of others. An error means that the change is lost.
 	Adjust(ctx context.Context, delta int64, age time.Duration) error
 }
 
 // A Notifier is a Limiter of this process that reports when it may allow a call earlier than it
 // said: something was returned, or the limit has changed. A gate or a queue then tries again
-// immediately. While no caller waits, a gate asks its Notifiers in the goroutine of each call;
-// other Limiters, which may take long, are asked by one call after the other.
+// immediately. Several calls of a gate may ask a Notifier at the same time; other Limiters are
+// asked by one call after the other.
 type Notifier interface {
 	Limiter
 
 	// OnChange calls f after each such change until stop is called. Changes before OnChange returns
 	// may be left out. f does not block, and may be called from several goroutines, but no more
-	// once stop has returned. A gate calls OnChange only for a call that waits, and stop when it
-	// does not wait any more.
+	// once stop has returned.
 	//
 	// Units that a gate returns because another limit rejected must not be reported, or two gates
-	// that use two limits in opposite order wake each other without end. The limits of leaky and
-	// window recognize it by the context of Adjust, so a Limiter that wraps one should pass that
-	// context on.
+	// may wake each other without end. leaky and window recognize it by the context of Adjust, so a
+	// Limiter that wraps one should pass that on.
 	OnChange(f func()) (stop func())
 }
 
-// A Remote is a Limiter behind a network. A gate calls it last, whatever its place in the
-// configuration, so that a call that a local limit rejects costs no round trip.
+// A Remote is a Limiter behind a network. A gate calls it last.
 type Remote interface {
 	Limiter
 
 	// Join returns a Joint for this limit and the others, in that order, or nil if they cannot be
 	// joined: one is on another server, or is given twice. Without others it is a Joint for this
-	// limit alone, or nil if Admit does as well. A gate makes one of its own, and asks only that.
-	// Join does no I/O.
+	// limit alone, or nil if Admit does as well. Join does no I/O.
 	Join(others ...Limiter) Joint
 }
 
-// A Joint takes from one or several limits in one step, from all or none, so that nothing need be
-// returned if one of them rejects.
+// A Joint takes from one or several limits in one step, from all or none,
 type Joint interface {
 	// AdmitAll takes n[i] from each limit i, and returns 0; n[i] may be 0, which limit i always
 	// allows, but not all of them are. Or it changes nothing and returns the time until it is worth
@@ -68,8 +61,7 @@ type Joint interface {
 	//
 	// behind[i] is what the calls that wait behind this one will take of limit i, 0 if that is not
 	// known; nil means that none waits. A Joint may take a part of it in the same step, from all
-	// limits alike, and let later calls through without asking. It returns what no call has come
-	// for in the next moment.
+	// limits alike, and returns what no call has come for in the next moment.
 	AdmitAll(ctx context.Context, n, behind []int64) (wait time.Duration, which int, err error)
 
 	// AdjustAll adjusts each limit i by delta[i], not at all if that is 0. It returns nil if all

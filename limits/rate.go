@@ -7,11 +7,10 @@ import (
 	"time"
 )
 
-// A Rate is a number of calls, or of units of cost, that may start per period, as most APIs
-// document it, and the number that may start together. The zero Rate stands for no limit; a Rate
-// that has only a Burst is an error.
+// A Rate is a number of calls, or of units of cost, that may start per period, and the number that
+// may start together. The zero Rate stands for no limit; a Rate that has only a Burst is an error.
 //
-// Only the ratio of Count and Per matters: 1 per second and 60 per minute are the same rate.
+// 1 per second and 60 per minute are the same rate.
 type Rate struct {
 	Count int64         // at least 1
 	Per   time.Duration // positive, and Count at most one per nanosecond
@@ -23,11 +22,11 @@ type Rate struct {
 }
 
 // PerSecond returns the rate of count per second, without a burst: PerSecond(10) is one call every
-// 100 ms. A count that is not positive makes a rate that constructors reject: see [Rate.Check].
+// 100 ms. A count ≤ 0 makes an invalid rate: see [Rate.Check].
 func PerSecond(count int64) Rate { return Rate{Count: count, Per: time.Second} }
 
-// Every returns the rate of one per interval: Every(100*time.Millisecond) is 10 per second.
-// An interval that is not positive makes a rate that constructors reject.
+// Every returns the rate of one per interval: Every(100*time.Millisecond) is 10 per second. An
+// interval ≤ 0 makes an invalid rate: see [Rate.Check].
 func Every(interval time.Duration) Rate { return Rate{Count: 1, Per: interval} }
 
 // units are the periods that have a name, longest first.

@@ -2,9 +2,8 @@ package limits
 
 import "time"
 
-// Never, as the wait that a [Result], a [WaitError] or a [Limiter] reports, means that waiting does
-// not help. As the longest wait that a caller allows, it means no bound. It is longer than any
-// other duration.
+// Never, as a reported wait, means that waiting does not help; as the longest wait that a caller
+// allows, no bound. It is longer than any other duration.
 const Never = time.Duration(1<<63 - 1)
 
 // A Result is the decision of a limit. Durations are exact and count from the time of the decision.
@@ -18,7 +17,7 @@ type Result struct {
 	Remaining int64
 
 	// RetryAfter is the time until the same n fits, if no other call takes anything, or [Never]. It
-	// is 0 if the request was allowed, but also in the zero Result: use Allowed.
+	// is 0 if the request was allowed, and in the zero Result.
 	RetryAfter time.Duration
 
 	// ResetAfter is the time until all of Limit is available.
