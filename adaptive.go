@@ -12,9 +12,8 @@ import (
 // Adaptive says how a gate finds the limit of its server by itself: [Config].Adaptive.
 //
 // The zero Adaptive is for a limit that is not known. A gate without a rate lets every call start
-// until the server throttles some. Then it measures the rate that the server accepts between
-// throttled calls, and keeps its calls a little below it. It notices when the server becomes faster
-// or slower, counts in windows, limits the calls in flight, or becomes slow instead of throttling.
+// until the server throttles some. Then it keeps its calls a little below the rate that the server
+// accepts, and follows its changes: see docs/adaptive.md.
 //
 // A rate and a concurrency that are configured are maxima. A gate with a rate keeps to it until
 // throttled calls come again and again, and then finds out how much less is right.
@@ -25,9 +24,7 @@ import (
 // without a time to wait may be chance: 3 of the last 16 calls must be throttled before the gate
 // adapts.
 //
-// While the gate learns, a throttled call has no backoff: it waits in the gate again, unless it is
-// throttled again although others were accepted in between. See [RetryValue] and
-// RetryPolicy.MaxServerWait.
+// A throttled call then waits in the gate, without a backoff: see [RetryValue].
 type Adaptive struct {
 	// Disabled keeps the gate to its configuration. After a throttled call it then pauses only
 	// as long as the server requests, and starts slowly (see PauseUntil) if it has no rate.
@@ -51,11 +48,11 @@ type Adaptive struct {
 	// and less than 1. 0 means 0.02.
 	ProbeShare float64
 
-	// Children says that one limit applies to all gates below this one, such as the tenants of
-	// one account: those whose Parent it is, and their children. This gate finds the limit from
-	// their calls, pauses for all of them, and pays their retries from its budget. Only a child
-	// whose calls are throttled far more often than others pauses and finds its own limit.
-	// Without Children, each child does so alone, and the parent does not.
+	// Children says that one limit applies to all gates below this one, such as the tenants of one
+	// account: those whose Parent it is, and their children. This gate finds the limit, pauses for
+	// all of them, and pays their retries. Only a child whose calls are throttled far more often
+	// than others pauses and finds its own limit. Without Children, each child does so alone, and
+	// the parent does not.
 	Children bool
 
 	// Peers, if set, lets the gates of one Name in several processes share one limit: an update of
@@ -98,11 +95,9 @@ type Learned struct {
 	Unit  Unit      // empty if all calls take 1, and nothing else
 	Units []Learned // of each unit that caused a throttled call, if there are several
 
-	// Phase is the activity of the gate: "searching" (the pace doubles), "tracking" (it stays
-	// near the measured rate), "bounding" (throttled calls are costly, so it stays between two
-	// bounds), "windowed" (the server accepts a number per window), "slowed" (the server
-	// becomes slow, so the calls in flight are limited) or "capped" (the server limits the
-	// calls in flight).
+	// Phase is the activity of the gate: "searching" (the pace doubles), "tracking" (it stays near
+	// the measured rate), "bounding" (between two bounds), "windowed" (a number per window),
+	// "slowed" (a slow server) or "capped" (calls in flight).
 	Phase string
 
 	Pace          float64 // at which calls start; 0: something else than a pace limits them

@@ -17,13 +17,13 @@ import (
 )
 
 // A RetryLoop is the loop of [RetryValue] for callers whose permit outlives the function that got
-// it: a response that is still being read is still in flight. Most programs need only [RetryValue].
+// it. Most programs need only [RetryValue].
 //
 // Call Next, make the attempt, call Done, and begin again while Done returns true; release the
 // permit of each attempt. It follows the rules of RetryValue, except that
 // RetryPolicy.AttemptTimeout limits only attempts made by Try. A RetryLoop is made by
 // [NewRetryLoop] for one call, must not be copied once it is in use, and is for one goroutine. It
-// holds nothing and may be dropped at any time.
+// may be dropped at any time.
 type RetryLoop struct {
 	through *Gate // that lets its attempts start
 	gate    *Gate // that is adaptive: through, or one above; times are by its clock
@@ -297,10 +297,9 @@ func (a *RetryLoop) Try(ctx context.Context, permit *Permit, f func(ctx context.
 	return a.Done(ctx, err)
 }
 
-// ChargeRetry records that the call is already a retry by an outer loop, such as that of an
-// SDK, and charges the retry budget. If the budget is empty, the call proceeds, but the gate
-// slows down as after a retry that was not paid. ChargeRetry must be called before the first
-// Next.
+// ChargeRetry records that the call is already a retry by an outer loop, such as that of an SDK,
+// and charges the retry budget. If that is empty, the call proceeds, but the gate slows down.
+// ChargeRetry must be called before the first Next.
 func (a *RetryLoop) ChargeRetry() {
 	a.mustBeMade()
 	a.charged = true

@@ -16,11 +16,10 @@ type Queue struct {
 }
 
 // NewQueue returns a Queue for limiter: its callers wait in order until limiter allows them. Only
-// the first caller consults the limiter. It does so again after the wait that the limiter returned.
+// the first caller consults the limiter, again after each wait that it returned.
 //
-// Calls that take from limiter directly bypass the queue. If limiter is a [limits.Notifier], as
-// those of leaky and window are, the first caller consults it again as soon as it may allow a call
-// earlier than it said.
+// Calls that take from limiter directly bypass the queue. A [limits.Notifier] is consulted again as
+// soon as it may allow a call earlier.
 //
 // A Queue is safe for use by multiple goroutines. NewQueue panics if limiter is nil.
 func NewQueue(limiter limits.Limiter) *Queue {
@@ -67,8 +66,8 @@ func (q *Queue) acquire(ctx context.Context, n int64, longest time.Duration) err
 	return err
 }
 
-// TryAcquire returns true if no caller waits and the limiter allows n now. It does not
-// wait, but consults the limiter, which may take a round trip. It panics if n < 0.
+// TryAcquire returns true if no caller waits and the limiter allows n now. Consulting the limiter
+// may take a round trip. It panics if n < 0.
 func (q *Queue) TryAcquire(n int64) bool {
 	mustNotBeNegative(n)
 	if n == 0 {

@@ -45,9 +45,8 @@ type Config struct {
 	MaxWaiting int
 
 	// Limits are further limits. Those over a network (limits.Remote) are consulted last, as many
-	// as possible in one step. If a limit is a limits.Notifier, as those of leaky and window are,
-	// units returned from outside the gate reach the first caller immediately, otherwise after the
-	// wait that the limit returned.
+	// as possible in one step. Units returned from outside the gate reach the first caller
+	// immediately if a limit is a [limits.Notifier].
 	Limits []Limit
 
 	// Semaphore is a cap on calls in flight that is shared with others. A call takes its permits
@@ -56,17 +55,15 @@ type Config struct {
 
 	// Parent is a gate that the calls must pass as well, such as one for all hosts together. This
 	// gate and its parents admit a call at the same time, or it takes nothing from any. The parent
-	// cannot have a Semaphore. If the parent is the gate of a Keyed, make this gate within
-	// Keyed.Use or that Keyed's newGate. The Keyed then keeps the parent until this gate is closed,
-	// evicted, or garbage.
+	// cannot have a Semaphore. If it is the gate of a [Keyed], make this gate within [Keyed.Use] or
+	// that Keyed's newGate; the Keyed then keeps it until this gate is closed, evicted, or garbage.
 	Parent *Gate
 
 	// Weight is the share of the Parent's limits that this gate gets while other children also
 	// wait: under a parent of 60/s, children of Weight 2 and 1 get 40/s and 20/s. 0 means 1. A
-	// child that has not used its share goes first: its calls wait for at most one call of each
-	// other child, however many wait there. If a limit of the parent counts cost, shares are of the
-	// cost of calls, otherwise of their number. Calls of the parent itself wait in line among the
-	// first calls of its children.
+	// child that has not used its share waits for at most one call of each other child. If a limit
+	// of the parent counts cost, shares are of the cost of calls, otherwise of their number. Calls
+	// of the parent itself wait among the first calls of its children.
 	Weight int64
 
 	// Adaptive is how the gate finds a limit that is not configured. The zero Adaptive is on:

@@ -92,10 +92,9 @@ func (s *RetryError) Unwrap() []error {
 	return []error{s.Why, s.Last}
 }
 
-// Permanent marks err as one that must not be retried, by any RetryValue that returns
-// it. The error keeps its message and matches [ErrPermanent]. It counts as a definite
-// answer, which shows that the server is well, unless it is also marked with ThrottledFor,
-// ThrottledUntil or RetryAt, or is a timeout. Permanent(nil) is nil.
+// Permanent marks err as one that must not be retried, by any RetryValue that returns it. The error
+// keeps its message and matches [ErrPermanent]. It shows that the server is well, unless it is also
+// marked with ThrottledFor, ThrottledUntil or RetryAt, or is a timeout. Permanent(nil) is nil.
 func Permanent(err error) error {
 	if err == nil {
 		return nil
@@ -146,10 +145,9 @@ func ThrottledUntil(err error, t time.Time) error {
 	return &throttledError{error: err, at: t}
 }
 
-// ThrottledBy marks err, which should also be marked with [ThrottledFor] or [ThrottledUntil],
-// with the unit whose limit has rejected the call. A gate with [Adaptive] whose calls take
-// several units then need not guess. Calls and Cost are units as well. ThrottledBy(nil, unit)
-// is nil.
+// ThrottledBy marks err, which should also be marked with [ThrottledFor] or [ThrottledUntil], with
+// the unit whose limit has rejected the call. A gate with [Adaptive] then need not guess. [Calls]
+// and [Cost] are units as well. ThrottledBy(nil, unit) is nil.
 func ThrottledBy(err error, unit Unit) error {
 	if err == nil {
 		return nil
@@ -175,8 +173,7 @@ func exhausted(err error) Unit {
 // MaybeThrottled marks err as an answer that may or may not mean too many calls, such as the status
 // 503 without a time, a 403, or an error without a code. If such answers come in bursts while other
 // calls are accepted, the gate treats them like errors marked with [Throttled], otherwise as if
-// they had no mark. If their share does not fall although fewer calls are made, it treats them as
-// ordinary errors for at least a minute.
+// they had no mark.
 //
 // MaybeThrottled(Permanent(err)) is retried only if it is treated as throttled,
 // Permanent(MaybeThrottled(err)) never. An additional mark with ThrottledFor or ThrottledUntil
@@ -208,11 +205,10 @@ func (e *throttledError) explained() bool {
 
 // RetryAt marks err as a failure after which this call must not be tried again before t, such as
 // the status 502 with a Retry-After. Unlike [ThrottledUntil] it does not pause the gate. It is an
-// ordinary failure, which uses up an attempt and is paid from the retry budget. The next attempt
-// comes at t or after the backoff, whichever is later. RetryPolicy.MaxServerWait,
-// RetryPolicy.MaxElapsed and the deadline of the context limit the wait. A t that has passed
-// changes nothing. If err is also marked with [ThrottledFor] or [ThrottledUntil] and a future time,
-// only that time counts. RetryAt(nil, t) is nil.
+// ordinary failure. The next attempt comes at t or after the backoff, whichever is later.
+// RetryPolicy.MaxServerWait, RetryPolicy.MaxElapsed and the deadline of the context limit the wait.
+// A t that has passed changes nothing. If err is also marked with [ThrottledFor] or
+// [ThrottledUntil] and a future time, only that time counts. RetryAt(nil, t) is nil.
 func RetryAt(err error, t time.Time) error {
 	if err == nil {
 		return nil

@@ -12,9 +12,8 @@ import (
 )
 
 // An Estimate says how long some calls will take if nothing changes. Its times ignore Stats.Spacing
-// and a slow start, because responses shorten them. If one of these would delay the calls for
-// longer than all else, LimitedBy is [limits.ByRetryBudget] or [limits.BySlowStart]. A gate that
-// learns assumes the pace, windows and calls in flight of its current estimate.
+// and a slow start, because responses shorten them. A gate that learns assumes its current
+// estimate.
 type Estimate struct {
 	// First and Last are how long it takes from now until the first and the last
 	// of the calls start. They are [limits.Never] if a call costs more than a limit allows.
@@ -39,8 +38,8 @@ type Estimate struct {
 // It assumes that each call starts as soon as the rate, the concurrency, pauses and Config.Limits
 // of the gate and its parents allow it, and changes none of them. The calls cost 1 and take as long
 // as those done so far, unless each says otherwise; before the first is done, concurrency counts as
-// no limit. Retries and later calls of others are not included. Many windows are extrapolated, so
-// Estimate takes a few milliseconds at most.
+// no limit. Retries and later calls of others are not included. It takes a few milliseconds at
+// most.
 //
 // Estimate panics if n < 0, or a cost or the Duration is negative; for 0 it returns the zero
 // Estimate.

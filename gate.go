@@ -16,13 +16,10 @@ import (
 
 // A Gate decides when a call may start: when there is room in flight, its turn at the rate has
 // come, every further limit has enough left, and the gate is not paused. It takes all of that at
-// the same time, or nothing: a call that waits, is rejected or is canceled takes nothing from any
-// limit.
+// the same time: a call that waits, is rejected or is canceled takes nothing.
 //
-// Most programs need only [Gate.Do], or [RetryValue] to retry failures.
-//
-// Calls start in the order in which they came, whatever their cost. Changes of the rate and the
-// concurrency, and pauses, reach waiting callers immediately.
+// Calls start in order, whatever their cost. Changes of the rate and the concurrency, and pauses,
+// reach waiting callers immediately.
 //
 // A Gate is safe for use by multiple goroutines, must be made by [New] and must not be copied.
 // Without [Adaptive].Peers it starts no goroutine and need not be closed.
@@ -65,10 +62,9 @@ func (g *Gate) AcquireWithin(ctx context.Context, n int64, longest time.Duration
 	return g.acquire(ctx, queue.Request{N: n, Max: longest})
 }
 
-// TryAcquire returns a permit and true if a call of that cost, 1 without one, may start
-// now and no caller waits. Otherwise it changes nothing. It does not wait for a limit, but
-// consults Config.Limits and Config.Semaphore, which may take a round trip. It panics if the
-// cost is negative, and with more than one.
+// TryAcquire returns a permit and true if a call of that cost, 1 without one, may start now and no
+// caller waits. Otherwise it changes nothing. Consulting [Config].Limits and Semaphore may take a
+// round trip. It panics if the cost is negative, and with more than one.
 func (g *Gate) TryAcquire(cost ...int64) (*Permit, bool) {
 	n := oneUnless(cost)
 	mustNotBeNegative(n)
@@ -112,9 +108,8 @@ func (g *Gate) try(n int64) (left queue.Grant, later *events, ok bool) {
 	return left, later, ok
 }
 
-// Wait blocks until a call of cost 1 may start, and treats it as ended immediately. It is for
-// callers that need only the pace: Concurrency does not limit their calls. Its errors are those of
-// Acquire.
+// Wait blocks until a call of cost 1 may start, and treats it as ended immediately. Concurrency
+// does not limit such calls. Its errors are those of Acquire.
 func (g *Gate) Wait(ctx context.Context) error {
 	if g.plain && ctx.Err() == nil {
 		if now, v := g.admitUnlocked(); v == schedule.Leave {
@@ -139,10 +134,8 @@ func (g *Gate) Wait(ctx context.Context) error {
 // Do calls f when a call of cost 1 may start, and releases the permit when f returns. It returns
 // the error of Acquire or of f, and does not retry.
 //
-// If f returns nil, the call counts as a success for the retry budget; if the error is marked with
-// Permanent, as a definite answer: see [Permanent]. If it is marked with [ThrottledFor] or
-// [ThrottledUntil], the gate is paused before any other call starts. If f panics, Do releases the
-// permit and the panic propagates; the call counts neither as a success nor as a failure.
+// If the error of f is marked with [ThrottledFor] or [ThrottledUntil], the gate is paused before
+// any other call starts. If f panics, Do releases the permit and the panic propagates.
 func (g *Gate) Do(ctx context.Context, f func(ctx context.Context) error) error {
 	if g.plain && ctx.Err() == nil {
 		if now, v := g.admitUnlocked(); v == schedule.Leave {
@@ -230,8 +223,8 @@ func (g *Gate) SetConcurrency(limit int64) error {
 // PauseUntil lets no call start before t, including those that wait. Then calls start in order, one
 // interval apart, the first at t. Without a rate, one call starts at t; then each response lets two
 // more start, so the number doubles with each round trip (slow start). A t before the end of the
-// current pause changes nothing. why is shown in Stats. t is converted to monotonic time: setting
-// the clock later does not move the end.
+// current pause changes nothing. why is shown in Stats. Setting the clock later does not move the
+// end.
 func (g *Gate) PauseUntil(t time.Time, why string) { g.pauseUntil(t, why, queue.Forever, false) }
 
 // Resume ends a pause now. Waiting callers start as at the end of any pause.
@@ -248,9 +241,8 @@ func (g *Gate) Resume() {
 	}
 }
 
-// Stats returns a consistent picture of the gate, except for Why about parents. The counts of
-// rejections and waits may be a call behind, and an arriving call may count as admitted
-// although it then has to wait. The cost of Stats grows with Pacing.
+// Stats returns a consistent picture of the gate, except for Why about parents. Counts may be a
+// call behind. The cost of Stats grows with Pacing.
 func (g *Gate) Stats() Stats {
 	g.queue.Lock()
 	now := g.queue.Now()
@@ -333,10 +325,9 @@ func (g *Gate) TurnAway(which func(label uint32) bool) {
 }
 
 // Forget discards all that the gate has learned from throttled calls. Use it if you know that the
-// server has changed, or that an incident has ended: estimates also expire, but not immediately.
-// The configured rate and concurrency stay, as does a pause, which Resume ends. The gate learns
-// nothing more from calls in flight. One with Adaptive.Peers may learn the estimate again from its
-// peers.
+// server has changed. The configured rate and concurrency stay, as does a pause, which Resume ends.
+// The gate learns nothing more from calls in flight. With [Adaptive].Peers it may learn the
+// estimate again from them.
 func (g *Gate) Forget() {
 	g.queue.Change(func(now time.Duration) {
 		g.memory.forget(g.sofar(now))
@@ -363,10 +354,9 @@ func (g *Gate) Snapshot() []byte {
 	return snapshot.Seal(unitsKind, units)
 }
 
-// Restore adopts the estimates of a Snapshot, such as one of an earlier run of the program. The
-// configured rate and concurrency stay maxima. Restore changes nothing if the snapshot has no
-// estimates, or if Adaptive is off. It returns an error and changes nothing if data is not a
-// snapshot of a gate.
+// Restore adopts the estimates of a Snapshot, such as one of an earlier run of the program. Restore
+// changes nothing if the snapshot has no estimates, or if Adaptive is off. It returns an error and
+// changes nothing if data is not a snapshot of a gate.
 func (g *Gate) Restore(data []byte) error {
 	g.queue.Lock()
 	defer g.queue.Unlock()
@@ -386,9 +376,8 @@ func (g *Gate) Restore(data []byte) error {
 }
 
 // Close closes the gate: waiting and later callers get [limits.ErrClosed]. Calls in flight stay
-// valid and release their permits as usual. Closing twice has no effect. Close does not wait
-// until a gate with Adaptive.Peers has returned its share: a program that then exits should
-// call Shutdown.
+// valid. Closing twice has no effect. Close does not wait until a gate with Adaptive.Peers has
+// returned its share: a program that then exits should call Shutdown.
 func (g *Gate) Close() {
 	g.queue.Close(limits.ErrClosed)
 	g.end()
@@ -398,9 +387,9 @@ func (g *Gate) Close() {
 	g.checkDrained()
 }
 
-// Shutdown closes the gate and blocks until nothing is in flight. If ctx is done first, it
-// returns ctx.Err(), and the gate stays closed. With Adaptive.Peers it also waits, for at most
-// a second, until the share is returned; whether that worked does not affect the result.
+// Shutdown closes the gate and blocks until nothing is in flight. If ctx is done first, it returns
+// ctx.Err(), and the gate stays closed. With Adaptive.Peers it also waits, for at most a second,
+// until the share is returned.
 func (g *Gate) Shutdown(ctx context.Context) error {
 	g.Close()
 	select {

@@ -32,13 +32,11 @@ type KeyedConfig struct {
 	Forget func(gate *Gate) bool
 
 	// Evict, if set, makes room for a further key when there are EvictAt gates and none can be
-	// evicted as above: it is called with a gate that is not in use, and drops it by returning
-	// true. Paused gates come first, then those that were unused for longest. The pause and the
-	// retry budget are lost, so the next call for the key may start too early and be throttled.
+	// evicted as above: it is called with a gate that is not in use, paused ones and then the
+	// longest unused first, and drops it by returning true. Its pause and retry budget are lost.
 	// owes reports that the gate is not paused and that dropping it might let more calls start than
-	// you configured, because it has debt or a limit whose state would be lost. A gate that is kept
-	// may be offered again immediately. Forget is not called. Evict is called with the Keyed locked
-	// and must not use it.
+	// you configured. A gate that is kept may be offered again immediately. Forget is not called.
+	// Evict is called with the Keyed locked and must not use it.
 	Evict func(gate *Gate, owes bool) bool
 
 	// EvictAt is the number of gates from which a further key makes room: by evicting gates
@@ -48,20 +46,19 @@ type KeyedConfig struct {
 }
 
 // A Keyed has a gate for each key, such as the host, the tenant or the route of a call. Gates are
-// made when a key is first used, and evicted when they were not used for a while.
+// made when a key is first used, and evicted after [KeyedConfig].Idle.
 //
 // A gate is evicted only if a new one would let no more calls start:
 //   - no call is in it or waits, it has no debt, and it is not paused or closed;
 //   - it is not the Parent of a gate that is still in use: see Config.Parent;
-//   - its retry budget is at least half full and does not space calls out, as after 10 min
-//     without failures. If there are MaxKeys gates, the budget does not matter;
-//   - none of its Config.Limits would lose state. A limiter outlives the gate if several
-//     gates share it, if it is a [limits.Remote], or if it is one key of a leaky.Keyed or
-//     window.Keyed, from their method On. Any other limiter must be as new: those of leaky
-//     and window report that; a limiter that does not report it keeps the gate.
+//   - its retry budget is at least half full and does not space calls out, or there are MaxKeys
+//     gates;
+//   - none of its [Config].Limits would lose state: each is used by several gates, a
+//     [limits.Remote], a key of a leaky.Keyed or window.Keyed, or a limiter of these packages that
+//     is as new.
 //
-// Changes by SetRate and SetConcurrency are lost when the gate is evicted. There is no
-// goroutine: each use of a Keyed checks two gates. A NaN is a new key each time.
+// Changes by SetRate and SetConcurrency are lost when the gate is evicted. There is no goroutine. A
+// NaN is a new key each time.
 //
 // A Keyed is safe for use by multiple goroutines, must be made by [NewKeyed] and must
 // not be copied.
@@ -150,9 +147,8 @@ func NewKeyed[K comparable](newGate func(key K) (*Gate, error), options ...Keyed
 //		return sluice.Retry(ctx, gate, fetch)
 //	})
 //
-// The gate is not evicted before f returns. Make no further calls through it afterwards, because
-// there may be another gate for the key. A permit may be held for longer: a gate with a call in
-// flight is not evicted.
+// The gate is not evicted before f returns. Make no further calls through it afterwards; a permit
+// may be held for longer.
 func (k *Keyed[K]) Use(key K, f func(gate *Gate) error) error {
 	e, err := k.pin(key)
 	if err != nil {
@@ -348,10 +344,9 @@ type Claimant struct {
 // mostIdleClaimants is the number of claimants from which on those without a call are dropped soon.
 const mostIdleClaimants = 1000
 
-// For calls f with the gate of a claimant of g, which it makes if there is none. Its Parent is
-// g, or the gate of its class, and it has no separate limit. A throttled call pauses g, which
-// adapts to it, unless only calls of this claimant are throttled, as with Adaptive.Children.
-// The same name with another weight is another claimant.
+// For calls f with the gate of a claimant of g, which it makes if there is none. Its Parent is g,
+// or the gate of its class. A throttled call pauses g, unless only calls of this claimant are
+// throttled, as with [Adaptive].Children. The same name with another weight is another claimant.
 //
 // Acquire calls of the gate in f; permits may be released later. The gate is dropped after 5
 // min without a call, or earlier if there are 1,000. MaxWaiting of g applies to each. An

@@ -132,7 +132,7 @@ func Every(interval time.Duration) Rate { return limits.Every(interval) }
 func Must[T any](v T, err error) T { return limits.Must(v, err) }
 
 // A Unit is the unit of a limit: Calls, Cost or, in a [Limit], another word such as "tokens", which
-// counts the amounts of [WithCosts]. The empty Unit is the default of the field.
+// counts the amounts of [WithCosts].
 type Unit string
 
 const (
@@ -164,17 +164,15 @@ func (u Unit) check(field string) error {
 //
 //	sluice.Costs{"tokens": 1200, "input": 200, "output": 1000}
 //
-// Each amount is taken from the limits of a gate, and of its parents, that have that Unit. A
-// missing unit is an amount of 0: the call does not wait for such a limit. No amount may be
-// negative.
+// Each amount is taken from the limits of a gate, and of its parents, that have that [Unit]. A
+// missing unit is an amount of 0. No amount may be negative.
 type Costs map[Unit]int64
 
 type costsKey struct{}
 
-// WithCosts returns a context for calls with costs, in place of those of ctx. Limits with the
-// Unit Calls or Cost ignore them and count the n of the call. Calls with n = 0 take nothing,
-// and TryAcquire has no context. costs must not be changed afterwards. It panics if an amount
-// is negative.
+// WithCosts returns a context for calls with costs, in place of those of ctx. Limits of [Calls] or
+// [Cost] ignore them. Calls with n = 0 take nothing, and TryAcquire has no context. costs must not
+// be changed afterwards. It panics if an amount is negative.
 func WithCosts(ctx context.Context, costs Costs) context.Context {
 	costs.mustNotBeNegative()
 	return context.WithValue(ctx, costsKey{}, costs)

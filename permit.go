@@ -226,10 +226,10 @@ func (p *Permit) reportReleased(held time.Duration) {
 	p.gate.report(Event{Kind: EventReleased, N: p.n, Held: held})
 }
 
-// Settle replaces the n of the call by its actual cost, in the limits that count cost. If n was
-// too much, the rest is returned; if it was too little, the rest becomes debt, even beyond the
-// limit, and is never an error. It may come before or after Release. Only the first Settle of a
-// permit counts, and if n was 0 it does nothing. It panics if actual < 0.
+// Settle replaces the n of the call by its actual cost, in the limits that count cost. If n was too
+// much, the rest is returned; if it was too little, the rest becomes debt, even beyond the limit,
+// and is never an error. It may come before or after Release. Only the first Settle counts; if n
+// was 0 it does nothing. It panics if actual < 0.
 func (p *Permit) Settle(actual int64) {
 	mustNotBeNegative(actual)
 	if p.gate == nil || !p.first(settled) {
@@ -363,9 +363,9 @@ func (p *Permit) actual() Costs {
 }
 
 // SettleCosts replaces the estimated amounts of the call by the actual ones, as [Permit.Settle]
-// does for n. A unit that is missing in actual stays as it was. An amount of the unit Cost is
-// passed to Settle, and one of the unit Calls is ignored. Only the first SettleCosts of a permit
-// counts. It panics if an amount is negative.
+// does for n. A unit that is missing in actual stays as it was. An amount of [Cost] is passed to
+// Settle, one of [Calls] is ignored. Only the first SettleCosts counts. It panics if an amount is
+// negative.
 func (p *Permit) SettleCosts(actual Costs) {
 	actual.mustNotBeNegative()
 	if p.gate == nil || !p.first(settledCosts) {

@@ -12,11 +12,10 @@ import (
 )
 
 // A RetryPolicy says when [RetryValue] tries again. It may serve any number of calls at the same
-// time. The zero RetryPolicy is a good one.
+// time.
 type RetryPolicy struct {
 	// Attempts is the most attempts, including the first. Attempts that the server throttled do not
-	// count, unless it throttles this call and not the others: see RetryValue. 0 means 4, negative
-	// no limit.
+	// count, see [RetryValue]. 0 means 4, negative no limit.
 	Attempts int
 
 	// Backoff computes the wait before a retry; nil means FullJitter from 500 ms to 30 s.
@@ -33,10 +32,10 @@ type RetryPolicy struct {
 	// the wait for the gate. A MaxElapsed that is set counts all waits.
 	MaxElapsed time.Duration
 
-	// MaxServerWait is the longest wait that a server may request. If it requests more, calls
-	// stop immediately with ErrServerWait: the call that got the response, those that wait, and
-	// those that come while the rest of the pause is longer. They also stop when the server has
-	// throttled all calls for longer than this. 0 means 5 min, negative no bound.
+	// MaxServerWait is the longest wait that a server may request. If it requests more, all calls
+	// stop immediately with [ErrServerWait] while the rest of the pause is longer. They also stop
+	// when the server has throttled all calls for longer than this. 0 means 5 min, negative no
+	// bound.
 	MaxServerWait time.Duration
 
 	// AttemptTimeout limits each attempt: its context ends then, and it may be retried. 0 or less

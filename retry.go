@@ -7,23 +7,20 @@ import (
 )
 
 // RetryValue calls f through gate until it succeeds, and returns its result. More than one policy
-// panics. Every attempt acquires the gate again, behind the callers that wait by then, and no
-// permit is held between attempts. A call that the server has throttled k times waits only behind
-// the first k callers, and behind throttled calls that first started before it.
+// panics. Every attempt acquires the gate again, and no permit is held in between. A call that the
+// server has throttled k times waits only behind the first k callers, and behind throttled calls
+// that first started before it.
 //
 // An error is retried after a backoff, unless it is marked with [Permanent]. An error marked with
 // [ThrottledFor] or [ThrottledUntil] pauses the gate for as long as the server requests, for all
-// callers; afterwards they start at the rate. The call itself queues again immediately, and this
-// does not count as one of RetryPolicy.Attempts. But if the call is throttled again and again
-// although the server has accepted calls that started later, its attempts count, it alone waits,
-// and the gate learns nothing from it. An error marked with [RetryAt] delays only the next attempt
-// of this call.
+// callers; afterwards they start at the rate. The call queues again immediately, which is none of
+// [RetryPolicy].Attempts. But if the call is throttled again and again although the server has
+// accepted calls that started later, its attempts count, it alone waits, and the gate learns
+// nothing from it. An error marked with [RetryAt] delays only the next attempt of this call.
 //
-// Retries are paid from the budget of the gate: 100 tokens (see Config.RetryBudget), of which a
-// retry takes 5, or 10 after a timeout. Successes and time without failures put some back. While
-// the budget is empty, calls are not retried, and first attempts are spaced out by as much as the
-// backoff could have been, at most 30 s, and closer again with each success. No call is rejected in
-// advance: it waits until its deadline. docs/circuit-breaker.md has the numbers.
+// Retries are paid from the budget of the gate: see [Config].RetryBudget. While it is empty, calls
+// are not retried, and first attempts are spaced out, up to 30 s apart; none is rejected for that
+// before its deadline. docs/circuit-breaker.md has the numbers.
 //
 // If RetryValue gives up, it returns the zero T and a [*RetryError]. It does not begin a wait that
 // cannot end in time. If the first attempt fails with an error marked with Permanent, it returns

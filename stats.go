@@ -63,8 +63,7 @@ type Stats struct {
 
 	// LastError is the error of the last call that was rejected because it would have waited too
 	// long or cost too much, or because a limit could not decide, such as one in a Redis that is
-	// unavailable. It names the limit and not the gate, and has at most 300 bytes, and of a URL
-	// only host and path. Other rejections do not change it.
+	// unavailable. It has at most 300 bytes, and of a URL only host and path.
 	LastError   string
 	LastErrorAt time.Time
 
@@ -134,8 +133,7 @@ func (s Stats) String() string {
 //	30 calls wait for the rate of 2/m, until 19:26:00 (15 min)
 //
 // It is "" if no call waits. For the rate and a pause the time is that of the last call, as far as
-// it is known; for other causes that of the first one, "at least". Of a URL in the reason of a
-// pause it shows only host and path.
+// known; for other causes that of the first, "at least". Of a URL it shows only host and path.
 func (s Stats) Why() string {
 	n := s.Pacing + s.Waiting
 	if n == 0 {
