@@ -18,24 +18,21 @@ var ErrSuspended = errors.New("batch: its group is set aside")
 // A group is suspended when After attempts in a row have failed, none of them with a definite
 // answer: a [sluice.Permanent] error shows that the server is well. Its items then wait. After 2 s
 // one of them is tried, as a probe, and again 4 s after that has failed, and so on, up to a minute.
-// The group is back as soon as an item of it is ok or gets a definite answer. When a probe has
-// failed, or three if there was an item that was ok before:
+// It is back as soon as an item is ok or gets a definite answer. When a probe has failed, or three
+// if there was an item that was ok before:
 //
 //   - with Wait, the items go on waiting;
 //   - otherwise, if another group had an item that was ok since the failures began, or
 //     within the minute before, the items fail immediately, and match [ErrSuspended];
-//   - otherwise nothing shows that anything works, and the batch ends soon, with
-//     [ErrHalted].
+//   - otherwise the batch ends soon, with [ErrHalted].
 //
-// A probe is an ordinary item: it is retried, and its outcome counts. An attempt that starts when a
-// probe is due is as good as one.
+// A probe is an ordinary item: it is retried, and its outcome counts.
 type Suspend struct {
-	// After is a number of attempts. One has failed when it has ended, and its item has failed or
-	// will be retried. 0 means 12, negative that no group is ever suspended.
+	// After is a number of attempts. 0 means 12, negative that no group is ever suspended.
 	After int
 
 	// Wait lets the items of a group wait for as long as its probes fail. At most
-	// Config.ReadAhead items wait; then nothing is read until a probe is ok.
+	// [Config].ReadAhead items wait.
 	Wait bool
 
 	// Changed, if set, is called when a group is suspended, after each probe that fails, and when

@@ -11,8 +11,7 @@ import (
 )
 
 var (
-	// ErrHalted is the error of a batch that Config.Halt ended, or that ended because call after
-	// call failed, see Suspend.
+	// ErrHalted is the error of a batch that [Config].Halt or [Suspend] ended.
 	ErrHalted = errors.New("batch: halted")
 
 	// ErrStopped is the error of a batch that Config.Stop ended.
@@ -21,8 +20,7 @@ var (
 	// ErrFailed matches the error of ForEach if items have failed.
 	ErrFailed = errors.New("batch: items failed")
 
-	// ErrUnfinished matches the error of an item that is neither ok nor failed, and has to be run
-	// again.
+	// ErrUnfinished matches the error of an item that has to be run again.
 	ErrUnfinished = errors.New("batch: unfinished")
 )
 
@@ -34,25 +32,21 @@ type Config[In any] struct {
 
 	// ReadAhead is the maximum number of items that have been read from the input and not yet
 	// passed the body of the loop. 0 means twice the concurrency of the gate when the batch begins,
-	// or 1,000 if that is unlimited; with a Group, at least 10,000. More than 2²⁰ is an error.
-	// Retries of up to ReadAhead items may wait in the gate; if its MaxWaiting is lower, it rejects
-	// some of them.
+	// or 1,000 if that is unlimited; with a Group, at least 10,000. More than 2²⁰ is an error. A
+	// gate with a lower MaxWaiting rejects some of their retries.
 	ReadAhead int
 
 	// Group, if set, returns the group of an item, such as the host that it calls. While other
-	// groups have calls to make, a group has at most half of the concurrency of the gate. Each item
-	// in progress has a goroutine; a group has at most twice the concurrency of them, or 1,000 if
-	// that is unlimited.
+	// groups have calls to make, a group has at most half of the concurrency of the gate. A group
+	// has at most twice the concurrency of goroutines, or 1,000 if that is unlimited.
 	//
-	// If the function of a paced batch fails because a server requests too long a wait, only the
-	// group ends: its items are unfinished.
+	// If a server requests too long a wait, only its group ends, unfinished.
 	Group func(item In) string
 
 	// Suspend says when items are not tried for a while, and when that ends the batch.
 	Suspend Suspend
 
-	// Ordered yields results in the order of the input. A slow item then delays those after it,
-	// at most ReadAhead of them.
+	// Ordered yields results in the order of the input. A slow item then delays those after it.
 	Ordered bool
 
 	// Halt ends the batch after a number of failures or successes.
@@ -68,20 +62,18 @@ type Config[In any] struct {
 	// Log, if not nil, says which items are skipped and records the outcome of the others.
 	Log *Log
 
-	// Key names an item in the log. Items with the same key are the same item: when a batch is
-	// resumed and one of them is ok, all are skipped, see Stats.Repeated. Key is required with a
-	// Log, except that the key of a string is the string.
+	// Key names an item in the log. Items with the same key are the same item, see
+	// [Stats].Repeated. Key is required with a Log, except that the key of a string is the string.
 	Key func(item In) string
 
 	// Tally, if not nil, counts the outcomes. It can be read at any time.
 	Tally *Tally
 
-	// ExternalGate says that the function itself passes the gate, for example with an HTTP
-	// client whose transport has the gate as its parent. The batch then neither acquires nor
-	// retries; it uses the gate only for Result.Intended and ReadAhead. The function must call
-	// [StartAttempt] when an attempt starts. If it fails after the batch has ended, the item is
-	// unfinished, unless the error matches a [*sluice.RetryError] whose Why is ErrPermanent,
-	// ErrAttempts, ErrElapsed or ErrBudget.
+	// ExternalGate says that the function itself passes the gate, for example with an HTTP client
+	// whose transport has the gate as its parent. The batch then neither acquires nor retries. The
+	// function must call [StartAttempt] when an attempt starts. If it fails after the batch has
+	// ended, the item is unfinished, unless a [*sluice.RetryError] says ErrPermanent, ErrAttempts,
+	// ErrElapsed or ErrBudget.
 	ExternalGate bool
 }
 
@@ -109,8 +101,8 @@ func (c Config[In]) key(item In) string {
 }
 
 // A Result is the outcome of an item, and its times. The time from Intended to Sent is spent in the
-// queue, the rest at the server and in backoffs. Measuring only from Sent to Done hides the calls
-// that a stalled server prevents: coordinated omission (G. Tene: How NOT to Measure Latency, 2013).
+// queue, the rest at the server and in backoffs. Times from Sent alone hide the calls that a
+// stalled server prevents: coordinated omission (G. Tene: How NOT to Measure Latency, 2013).
 type Result[In, Out any] struct {
 	Index int64 // position in the input, from 0, counting skipped items
 	In    In
@@ -118,8 +110,7 @@ type Result[In, Out any] struct {
 	Err   error // nil: ok; matches ErrUnfinished: unfinished; else: failed
 
 	// Intended is when the item should have started by the rate of the gate: one interval after the
-	// item before or, if the input was late or there is no rate, when it was read. An item that
-	// starts from a burst is early.
+	// item before or, if the input was late or there is no rate, when it was read.
 	Intended time.Time
 
 	// Sent is when the first attempt started, zero if there was none. Done is when the last one
@@ -138,11 +129,10 @@ type Result[In, Out any] struct {
 // empty result with the reason: [ErrHalted], [ErrStopped], or the error of ctx, the gate or the
 // log. If cfg is invalid, it yields only that error.
 //
-// An item is recorded in the log when the body of the loop has ended normally. If the body breaks,
-// returns or panics, the item is unfinished in the log. So the body may see a result twice, but
-// never misses one. Leaving the loop cancels the calls in flight and waits for them. The input runs
-// in its own goroutine, for which Map always waits: an input that blocks must give up after
-// Config.OnStop.
+// An item is recorded in the log when the body of the loop has ended normally. Otherwise the item
+// is unfinished in the log: the body may see a result twice, but never misses one. Leaving the loop
+// cancels the calls in flight and waits for them. The input runs in its own goroutine, for which
+// Map always waits: an input that blocks must give up after Config.OnStop.
 //
 // A panic of f or in is not recovered. Each range over the sequence is a new batch. Map panics if
 // ctx, gate, in or f is nil.
@@ -179,9 +169,9 @@ func Map[In, Out any](ctx context.Context, gate *sluice.Gate, in iter.Seq[In], f
 }
 
 // ForEach is [Map] for a function that returns only an error. It blocks until the batch has ended,
-// and returns nil if every item is ok or was skipped. If items have failed, the error matches
-// [ErrFailed] and wraps the first of their errors. If the batch has ended early, the error also
-// matches the one that Map would yield last.
+// and returns nil if every item is ok or was skipped. The error matches [ErrFailed] and the first
+// error of an item if items have failed, and the one that Map would yield last if the batch has
+// ended early.
 func ForEach[In any](ctx context.Context, gate *sluice.Gate, in iter.Seq[In], f func(ctx context.Context, item In) error, options ...Config[In]) error {
 	if f == nil {
 		panic("batch: nil function")

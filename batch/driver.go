@@ -238,8 +238,8 @@ func (c *call) arrive() {
 // otherwise it does nothing. If the returned function is not called, the attempt ends when the next
 // one starts or the function of the item returns.
 //
-// When the batch ends soon, the contexts of calls that are not in an attempt are canceled
-// immediately, and the others at the end of their attempt.
+// When the batch ends soon, the contexts of calls are canceled at the end of their attempt, or
+// immediately.
 func StartAttempt(ctx context.Context) (arrive func()) {
 	c, _ := ctx.Value(callKey{}).(*call)
 	if c == nil || !c.d.paced {

@@ -7,10 +7,9 @@ import (
 	"strings"
 )
 
-// A Halt ends a batch when one of its numbers is reached. It counts the items that this batch
-// finishes, not those that it skips.
+// A Halt ends a batch when one of its numbers is reached. Skipped items do not count.
 type Halt struct {
-	// Now cancels the attempts in flight. Otherwise they are finished and counted, but not retried.
+	// Now cancels the attempts in flight. Otherwise they are finished, but not retried.
 	Now bool
 
 	Fails     int64 // items that failed; 0 means no such condition

@@ -40,8 +40,7 @@ const (
 	// ResumeFailed skips items that are ok; failed items are run again.
 	ResumeFailed
 
-	// RetryFailed runs only items that have failed. It skips all others, including those that are
-	// not in the log.
+	// RetryFailed runs only items that have failed. It skips all others.
 	RetryFailed
 )
 
@@ -50,8 +49,7 @@ type LogConfig struct {
 	Mode Mode
 
 	// Config describes how items are processed, such as a command and a version, so that a log is
-	// not resumed with something else. Only 64 bits of its SHA-256 are written, because it may
-	// contain passwords.
+	// not resumed with something else. Only 64 bits of its SHA-256 are written.
 	Config string
 
 	// AnyConfig resumes a log even if its Config is different, and replaces it.
@@ -67,15 +65,12 @@ type LogConfig struct {
 //	{"learned":{…},"gate":"api"}
 //
 // Lines survive the end of the process, including kill -9. They are synced to disk after a second,
-// when the batch ends, and by Close: if the machine loses power, the items of about the last second
-// may be run again. If the file was removed or replaced by then, the batch ends with an error. A
-// key that is not UTF-8 is written as base64 in the field raw_key. If the gate finds the limit of
-// its server automatically, see sluice.Adaptive, the log keeps its estimates, and restores them to
-// the gate of that name when the batch is resumed.
+// when the batch ends, and by Close. If the file was removed or replaced by then, the batch ends
+// with an error. A key that is not UTF-8 is written as base64 in the field raw_key. The log keeps
+// the estimates of a gate with [sluice.Adaptive], and restores them to the gate of that name.
 //
 // A Log must be made by [OpenLog]. It is not safe for use by multiple goroutines, and serves one
-// batch at a time. It keeps 20 to 50 bytes in memory for each key that was in the file when it was
-// opened, and none for those it adds.
+// batch at a time. It keeps 20 to 50 bytes in memory for each key that was in the file.
 type Log struct {
 	name  string // absolute
 	file  *os.File
@@ -109,12 +104,12 @@ type known struct {
 }
 
 // OpenLog opens the log called name, or creates it if it does not exist, in every mode. It removes
-// a last line that is incomplete because the machine lost power or the disk was full.
+// an incomplete last line.
 //
 // It returns [ErrLogExists], [ErrLogConfig], or another error if the log is in use, if the file is
 // not a log, is not a regular file, or is damaged elsewhere than at its end. Then the file is
 // unchanged. The file system must support locks; the lock ends with the process. A new file is
-// readable only by its owner, because errors of calls may contain secrets.
+// readable only by its owner.
 func OpenLog(name string, cfg LogConfig) (*Log, error) {
 	if cfg.Mode < Fresh || cfg.Mode > RetryFailed {
 		return nil, fmt.Errorf("batch: unknown mode %d", cfg.Mode)

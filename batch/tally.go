@@ -22,8 +22,8 @@ type Stats struct {
 	Queued, Service sluice.WaitHistogram
 }
 
-// A Tally counts the outcomes of one or more batches. Its zero value is ready to use. It is safe
-// for use by multiple goroutines and must not be copied.
+// A Tally counts the outcomes of one or more batches. Its zero value is valid. It is safe for use
+// by multiple goroutines and must not be copied.
 type Tally struct {
 	mu sync.Mutex
 	s  Stats
