@@ -21,10 +21,8 @@ import (
 // Most programs need only [Bucket.Take]. It bypasses the queue of a sluice.Gate or sluice.NewQueue.
 //
 // A Bucket is safe for use by multiple goroutines, must be made by [New] and must not be copied. No
-// method blocks: Take is one compare-and-swap, less than 0.1 µs. Only calls that lose the swap
-// again and again, and those during [Bucket.SetRate], wait for each other, for a fraction of a
-// microsecond. A Bucket starts no goroutine and needs no closing. It uses the monotonic clock,
-// except in [Bucket.Restore].
+// method blocks for more than a fraction of a microsecond. A Bucket starts no goroutine and needs
+// no closing. It uses the monotonic clock, except in [Bucket.Restore].
 type Bucket struct {
 	epoch time.Time // the origin of times
 	state atomic.Pointer[state]
@@ -227,9 +225,8 @@ func (b *Bucket) replace(rule kind.Bucket, rate limits.Rate, tat time.Duration, 
 // SetRate changes the rate, for calls from now on. It returns an error and changes nothing where
 // [New] returns one.
 //
-// The level of the bucket is kept, in units: of 12 that a bucket of 16 holds, a bucket of 20 holds
-// 12, and a bucket of 4 holds 4. They leak at the new rate. The other 8 are remembered until they
-// would have leaked: if the rate is changed back they are in the bucket again. So no more is
+// The level of the bucket is kept, in units: of 12 that a bucket of 16 holds, a bucket of 4 holds
+// 4. They leak at the new rate. The other 8 are remembered until they would have leaked. No more is
 // allowed than the laxest of the rates would allow alone, however often the rate changes; see
 // [Keyed.TakeRate] for rates of which none is the laxest. Units that [Bucket.Adjust] took beyond
 // the capacity stay a debt, in units.

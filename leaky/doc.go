@@ -11,17 +11,13 @@
 // A bucket holds up to its capacity, the burst of the rate, and leaks Count units per Per. A call
 // pours its n in if that fits; otherwise it is rejected, which costs nothing.
 //
-// To space calls out evenly, use package pacer: a bucket allows a whole burst at the same time. To
-// limit calls in flight, use package semaphore. For at most N in any window of time, use package
-// window: in a time W a bucket allows up to burst + W·count/per. To wait until a bucket has room,
-// pass it to sluice.NewQueue or, together with other limits, to a sluice.Gate.
+// To space calls out evenly, use package pacer: a bucket allows a whole burst at the same time. For
+// at most N in any window of time, use package window: in a time W a bucket allows up to burst +
+// W·count/per. To wait until a bucket has room, pass it to sluice.NewQueue or, together with other
+// limits, to a sluice.Gate.
 //
 // The generic cell rate algorithm, as in redis-cell's CL.THROTTLE, and a token bucket with capacity
-// − level tokens are the same thing. docs/coming-from.md has the calls of redis-cell and Spring
-// Cloud Gateway.
+// − level tokens are the same thing.
 //
-// A new bucket is empty: all of its burst fits. A restarted program could therefore use a daily
-// allowance twice; [Bucket.Snapshot] and [Bucket.Restore] prevent that.
-//
-// A limit made in a testing/synctest bubble belongs to that bubble.
+// A new bucket is empty: all of its burst fits. [Bucket.Restore] keeps its state over a restart.
 package leaky

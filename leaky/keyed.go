@@ -17,18 +17,16 @@ import (
 )
 
 // A Keyed is one bucket for each key: per user, per host, per user and action. A key that was never
-// used has an empty bucket, so there is nothing to register.
+// used has an empty bucket.
 //
-// A bucket that has become empty is the same as a new one, and later calls evict it, a few at a
-// time; nothing runs in the background. Memory: about 60 bytes a key, without the text of a string,
-// and 18 KB when unused.
+// Later calls evict empty buckets, a few at a time; nothing runs in the background. A key takes
+// about 60 bytes.
 //
-// A Keyed has no snapshot: a restart empties all of its buckets. If they take a day to become empty
-// and keys are few, such as accounts, use a [Bucket] each.
+// A Keyed has no snapshot: a restart empties all of its buckets. If keys are few, use a Bucket
+// each.
 //
 // A Keyed is safe for use by multiple goroutines, must be made by [NewKeyed] and must not be
-// copied. Calls for one key, and for one in 128 others, wait for each other for a fraction of a
-// microsecond.
+// copied.
 //
 // Prefer a struct of the parts, such as struct{ user, action string }, to a text made of them:
 // "a:b" and "c" look like "a" and "b:c". A K that does not equal itself, such as NaN, has a new
@@ -102,8 +100,7 @@ func (k *Keyed[K]) current() *setting {
 
 // Take takes n from the bucket of key, as [Bucket.Take] does. If the key is new and there are too
 // many, nothing is taken: Limit of the result is 0 and its Err [limits.ErrTooManyKeys]. n = 0
-// remembers nothing, so for a key that is new to a full Keyed it returns an empty bucket. Take
-// panics if n < 0.
+// remembers nothing. Take panics if n < 0.
 func (k *Keyed[K]) Take(key K, n int64) limits.Result {
 	return k.take(key, k.current(), n)
 }
@@ -112,8 +109,8 @@ func (k *Keyed[K]) Take(key K, n int64) limits.Result {
 // n < 0 or where [New] returns an error.
 //
 // If a key is used with several rates, each has its own bucket, and each call is poured into all of
-// them, so the key allows no more than the laxest of its rates would alone. internal/kind/bucket.go has
-// the exact bound. To count one call against two rates use two keys.
+// them, so the key allows no more than the laxest of its rates would alone. To count one call
+// against two rates use two keys.
 func (k *Keyed[K]) TakeRate(key K, rate limits.Rate, n int64) limits.Result {
 	r, err := k.settingOf(rate)
 	if err != nil {
@@ -207,8 +204,7 @@ func (k *Keyed[K]) peek(key K, r *setting) limits.Result {
 }
 
 // Len returns the number of remembered keys, including those with empty buckets that are not
-// evicted yet. A key that was used with several rates is missing if the bucket of the last one has
-// become empty.
+// evicted yet.
 func (k *Keyed[K]) Len() int {
 	k.current()
 	return k.keys.Len()

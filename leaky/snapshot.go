@@ -90,8 +90,7 @@ func (n noted) tat(now time.Duration, t time.Time) time.Duration {
 // Snapshot returns the level of the bucket and its rate, as a JSON object of about 140 bytes, for
 // [Bucket.Restore] in another process. Times are wall time.
 //
-// Make one when the program ends, and from time to time before that: after a crash, the units taken
-// since the last one can be taken again.
+// Units taken since can be taken again after a crash.
 func (b *Bucket) Snapshot() []byte {
 	b.setting.Lock()
 	defer b.setting.Unlock()
@@ -103,15 +102,13 @@ func (b *Bucket) Snapshot() []byte {
 }
 
 // Restore replaces the state of the bucket by a snapshot, without the units that have leaked since,
-// by the wall clock. Units that [Bucket.Adjust] took beyond the capacity are still a debt. If the
-// clock was put back in between, nothing has leaked.
+// by the wall clock. If the clock was put back in between, nothing has leaked.
 //
 // Restore returns [limits.ErrSnapshot], and changes nothing, if data is damaged, from another
-// version or kind of limit, or of a bucket with another rate: 10 per 10 s is not 1 per second. To
-// restart a program with a new rate, restore at the old one and then call [Bucket.SetRate].
+// version or kind of limit, or of a bucket with another rate: 10 per 10 s is not 1 per second. For
+// a new rate, restore at the old one and call [Bucket.SetRate].
 //
-// Restore a bucket before it is used: the units that it allowed earlier would be discarded. After
-// an error a new bucket is still empty; to be safe, take all of its capacity.
+// Restore a bucket before it is used: the units that it allowed earlier would be discarded.
 func (b *Bucket) Restore(data []byte) error {
 	n, err := snapshot.Open[noted](data, "bucket")
 	if err != nil {
