@@ -11,8 +11,7 @@ import (
 	"github.com/sluice-go/sluice/limits"
 )
 
-// A Counter allows at most its limit of units per window. [NewSliding] makes one whose window slides,
-// [NewFixed] one whose windows follow one another.
+// A Counter allows at most its limit of units per window.
 //
 // Most programs need only [Counter.Take]. It bypasses the queue of a sluice.Gate or sluice.NewQueue.
 //
@@ -59,7 +58,7 @@ func (c *Counter) Take(n int64) limits.Result {
 // the constructor returns one, and if quota has other fixed windows than the current one.
 //
 // Taken units stay taken: after a change to a lower limit nothing fits until enough of them has
-// left the window. A longer sliding window does not bring back units that have left the shorter one.
+// left the window. Units that have left it stay out of a longer one.
 func (c *Counter) SetQuota(quota Quota) error {
 	defer c.bell.Ring() // after the lock
 	c.lock()
@@ -81,8 +80,8 @@ func (c *Counter) Admit(ctx context.Context, n int64) (wait time.Duration, err e
 // ago or before, if they are still in the window. A positive delta takes now, beyond the limit if
 // need be; then nothing fits before enough has left the window. A negative age is treated as 0.
 //
-// Adjust never fails, even if ctx is done. In a sliding window it takes longer the more calls were
-// allowed since, about 1 ns for each.
+// Adjust never fails, even if ctx is done. In a sliding window it takes about 1 ns for each call
+// allowed since.
 func (c *Counter) Adjust(ctx context.Context, delta int64, age time.Duration) error {
 	c.lock()
 	c.units.adjust(delta, age)

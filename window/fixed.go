@@ -18,14 +18,14 @@ type fixed struct {
 }
 
 // NewFixed returns a Counter that allows at most quota.Limit units in each of its windows, which
-// follow one another and do not slide: around an edge, up to twice the limit can pass within a
-// moment. With a [Calendar] they begin at fixed times: 5,000 per day from 00:00. Without one a
-// window begins with the first call after the end of the previous window.
+// follow one another and do not slide: around an edge, up to twice the limit can pass. With a
+// [Calendar] they begin at fixed times. Without one a window begins with the first call after the
+// end of the previous window.
 //
 // With a calendar the wall clock is used. If the clock is put back, the Counter stays in its window
 // until the clock has caught up, but at most for the length of the window: nothing is allowed
-// twice. If the clock is put forward over an edge, one window begins. A day on which the clocks are
-// changed has 23 or 25 hours. Without a calendar only the monotonic clock is used.
+// twice. If the clock is put forward over an edge, one window begins. Without a calendar only the
+// monotonic clock is used.
 //
 // NewFixed returns an error if quota.Limit is not positive, and unless quota has either a positive
 // Window or a Calendar; a Location needs a Calendar.

@@ -13,18 +13,15 @@ import (
 	"github.com/sluice-go/sluice/limits"
 )
 
-// A Keyed is one [Counter] for each key: per user, per host, per user and action. A key
-// that was never used has an empty window, so there is nothing to register. Later calls evict keys
-// whose windows are empty or have ended, as leaky.Keyed does; see there also for good keys.
+// A Keyed is one [Counter] for each key: per user, per host, per user and action. A key that was
+// never used has an empty window. Later calls evict keys whose windows are empty or have ended, as
+// leaky.Keyed does; see there also for good keys.
 //
-// A key with a sliding window costs about 130 bytes and 16 for each call in its window, with room
-// to grow; calls at the same time share 16 bytes. A key with fixed windows costs about 85 bytes.
-// The memory that the key points to is extra. With a calendar, a key is kept until its window has
-// ended and at least one window length has passed, so that setting the clock back does not bring
-// its allowance back.
+// A key with a sliding window costs about 130 bytes and 16 for each call in its window, a key with
+// fixed windows about 85. With a calendar, a key is kept until its window has ended and at least
+// one window length has passed,
 //
-// A Keyed has no snapshot: a restart loses all windows. For windows of a day and a few keys, such
-// as accounts, use a Counter each.
+// A Keyed has no snapshot: a restart loses all windows. For a few keys use a Counter each.
 //
 // A Keyed is safe for use by multiple goroutines, must be made by [NewKeyedSliding] or
 // [NewKeyedFixed] and must not be copied.

@@ -20,9 +20,8 @@ type sliding struct {
 // positive, and if quota has a Calendar or a Location.
 //
 // The Counter records the time of each call it allows, 16 bytes for all calls of the same
-// nanosecond together, until the call has left the window. A rejected call is not recorded and does
-// not prolong the wait. Memory grows to 16 bytes times the limit at most, and shrinks as calls are
-// made. Except in [Counter.Restore] it uses the monotonic clock.
+// nanosecond together, until the call has left the window. A rejected call is not recorded. Except
+// in [Counter.Restore] it uses the monotonic clock.
 func NewSliding(quota Quota) (*Counter, error) {
 	rule, err := quota.sliding()
 	if err != nil {

@@ -27,9 +27,8 @@ type fixedState struct {
 	Used     int64         `json:"used"`
 }
 
-// Snapshot returns the units in the window, as a small JSON object, for [Counter.Restore] in another
-// process: of a sliding window about 25 bytes for each call, calls made at the same time together.
-// Times are wall time.
+// Snapshot returns the units in the window, as a JSON object, for [Counter.Restore] in another
+// process: of a sliding window about 25 bytes for each call. Times are wall time.
 func (c *Counter) Snapshot() []byte {
 	c.lock()
 	kind, state := c.units.snapshot()
@@ -37,11 +36,11 @@ func (c *Counter) Snapshot() []byte {
 	return snapshot.Seal(kind, state)
 }
 
-// Restore replaces the units in the window by a snapshot: units taken before a restart still apply,
-// by the wall clock. Units that have left the window since, or whose window has ended, are dropped.
-// After the clock was put back they may lie in the future: calls in a sliding window then become
-// now, and a fixed window applies for at most its own length. Restore a Counter before it is used:
-// units allowed earlier would be discarded.
+// Restore replaces the units in the window by a snapshot, by the wall clock. Units that have left
+// the window since, or whose window has ended, are dropped. After the clock was put back they may
+// lie in the future: calls in a sliding window then become now, and a fixed window applies for at
+// most its own length. Restore a Counter before it is used: units allowed earlier would be
+// discarded.
 //
 // Restore returns [limits.ErrSnapshot], and changes nothing, if data is damaged, from another version
 // or kind of limit, or of another quota; locations are compared by name.
