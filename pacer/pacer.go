@@ -13,8 +13,6 @@
 // ([Config].MaxWaiting). For an immediate yes or no use package leaky. A pacer does not notice when
 // a call is done: to cap the number in flight use package semaphore, and for both a gate of package
 // sluice.
-//
-// docs/coming-from.md has the methods of Guava and golang.org/x/time/rate.
 package pacer
 
 import (
@@ -31,19 +29,17 @@ import (
 )
 
 // A Pacer gives each call a slot, one interval after the slot of the call before it: count calls
-// per period, evenly. Slots are absolute. They do not drift when callers are woken late, and k
-// slots on they are exactly k·period/count later, rounded down to a nanosecond.
+// per period, evenly. Slots are absolute. k slots on they are exactly k·period/count later, rounded
+// down to a nanosecond.
 //
 // Most programs need only [Pacer.Wait].
 //
 // A call of cost n starts at its slot like any other, and the next slot comes n intervals later, as
-// in Guava's RateLimiter: an idle pacer never delays a costly call. n = 0 consumes nothing and is
-// admitted immediately. n has no upper bound; if a cost moves the next slot beyond 292 years, no
-// later call starts.
+// in Guava's RateLimiter. n = 0 consumes nothing and is admitted immediately. n has no upper bound;
+// if a cost moves the next slot beyond 292 years, no later call starts.
 //
-// Calls start strictly in the order in which they came. A canceled caller returns its slot exactly,
-// and the callers behind it move up. A new rate, a pause and its end reach all waiting callers
-// immediately.
+// Calls start strictly in the order in which they came. Behind a canceled caller the others move
+// up. A new rate, a pause and its end reach all waiting callers immediately.
 //
 // A Pacer is safe for use by multiple goroutines, must be made by [New] and must not be copied. It
 // starts no goroutine and needs no closing. Made in a testing/synctest bubble, it belongs to that
@@ -57,34 +53,32 @@ type Pacer struct {
 // Config configures a [Pacer], in addition to its rate. The zero Config is usual.
 type Config struct {
 	// MaxCatchUp is the time that the following calls may catch up when a caller is woken late,
-	// because timers are late or the machine stalls. They come closer together: a millisecond, or a
-	// TimerResolution, is caught up immediately, the rest at twice the rate. Anything beyond
-	// MaxCatchUp is lost. In any window W at most B + (W + MaxCatchUp)/T + n − 1 units start: T is
-	// the interval, B the burst, n the largest cost.
+	// because timers are late or the machine stalls. A millisecond, or a TimerResolution, is caught
+	// up immediately, the rest at twice the rate. Anything beyond MaxCatchUp is lost. In any window
+	// W at most B + (W + MaxCatchUp)/T + n − 1 units start: T is the interval, B the burst, n the
+	// largest cost.
 	//
 	// 0 means 50 ms, which keeps the rate true on machines that stall now and then. If a server
 	// counts strictly in windows of a second, choose 10 ms and a rate that is 1 % lower. Negative
-	// means strict: without a burst no gap is ever shorter than the interval, and the delivered
-	// rate falls short of the configured one by however late callers are woken. The lateness of a
-	// caller itself is never caught up.
+	// means strict: without a burst no gap is ever shorter than the interval, and the rate falls
+	// short by however late callers are woken. The lateness of a caller itself is never caught up.
 	MaxCatchUp time.Duration
 
 	// TimerResolution is the time by which calls may be woken late to save processor time. Calls
-	// whose slots come within it may start together at its end; no call starts before its slot, and
-	// the rate stays true. 0 means 1 ms: calls are as even as with Go's timers, and cost no more.
-	// Less than 1 ms, or negative for none, wakes calls exactly: on Linux they start within about
-	// 50 µs of their slots, which takes half of a processor at 20,000/s. So does a MaxCatchUp below
-	// 2 ms, because lateness would not be caught up. In a testing/synctest bubble calls always
-	// start exactly at their slots.
+	// whose slots come within it may start together at its end; no call starts before its slot. 0
+	// means 1 ms: as even as with Go's timers. Less than 1 ms, or negative for none, wakes calls
+	// exactly: on Linux they start within about 50 µs of their slots, which takes half of a
+	// processor at 20,000/s. So does a MaxCatchUp below 2 ms. In a testing/synctest bubble calls
+	// always start exactly at their slots.
 	//
 	// If timers are always later than 2 ms, as on Windows before version 1803 (15.6 ms), set it to
-	// their resolution: otherwise few calls start for each timer, and the rate is not reached.
+	// their resolution, or the rate is not reached.
 	TimerResolution time.Duration
 
-	// WarmUp makes the pacer start slowly, for services that must warm up before they can take the
-	// full rate. The interval is at first three times as long; at full load it shrinks to normal
-	// within WarmUp. Idle time and pauses cool the pacer down; after WarmUp it is cold again. 0
-	// means none. WarmUp and a burst cannot be combined.
+	// WarmUp makes the pacer start slowly, for services that must warm up. The interval is at first
+	// three times as long; at full load it shrinks to normal within WarmUp. Idle time and pauses
+	// cool the pacer down; after WarmUp it is cold again. 0 means none. WarmUp and a burst cannot
+	// be combined.
 	WarmUp time.Duration
 
 	// MaxWaiting is the most callers and reservations that may wait; more fail with
@@ -185,8 +179,8 @@ func (p *Pacer) TryAcquire(n int64) bool {
 // return one.
 //
 // The new rate also applies to the debt: the next slot is where it would be if the last call had
-// started under the new rate, or now if that has passed. The saved burst stays that many calls, at
-// most the new burst; a larger burst fills from now on.
+// started under the new rate, or now if that has passed. The saved burst stays, at most the new
+// burst.
 func (p *Pacer) SetRate(rate limits.Rate) error {
 	err := rate.Check()
 	if err == nil {
@@ -199,8 +193,8 @@ func (p *Pacer) SetRate(rate limits.Rate) error {
 }
 
 // PauseUntil lets no call start before t. Then calls start one interval apart, the first at t. A t
-// before the end of the current pause changes nothing. t is converted to monotonic time at the
-// call, so setting the clock later does not move the end.
+// before the end of the current pause changes nothing. Setting the clock later does not move the
+// end.
 func (p *Pacer) PauseUntil(t time.Time) {
 	p.queue.Change(func(now time.Duration) { p.schedule.PauseUntil(p.queue.Instant(now, t)) })
 }

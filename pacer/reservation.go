@@ -10,8 +10,7 @@ import (
 )
 
 // A Reservation is a claim on a slot, without a waiting caller. Until the slot has passed it can be
-// returned, exactly. Afterwards the slot is treated as used, so an abandoned reservation stalls no
-// caller.
+// returned, exactly. Afterwards the slot is treated as used.
 //
 // A Reservation is a small value; copies are the same claim. It is safe for use by multiple
 // goroutines, but only one may Wait. The zero Reservation is invalid.
@@ -56,9 +55,8 @@ func (r Reservation) Err() error {
 
 // Delay returns the time until the call may start, as things stand: 0 if its slot has passed or its
 // cost is 0, and [limits.Never] if it was rejected or canceled. It is a forecast: shorter after a
-// caller ahead canceled, longer after a pause or a slower rate. Only Wait enforces it. Delay takes a
-// nanosecond or two for each entry between the reservation and the nearer end of the queue: do not
-// poll it for thousands of reservations.
+// caller ahead canceled, longer after a pause or a slower rate. Only Wait enforces it. Do not poll
+// it for thousands of reservations.
 func (r Reservation) Delay() time.Duration {
 	slot, now, ok := r.slot()
 	if !ok || slot == limits.Never {
@@ -94,10 +92,9 @@ func (r Reservation) Wait(ctx context.Context) error {
 	return r.Err()
 }
 
-// Cancel returns the slot: callers behind it move up as if it had never been
-// claimed, and a goroutine in Wait gets [limits.ErrCanceled]. It returns false and
-// does nothing if the slot has passed, or if the reservation was canceled before or
-// rejected.
+// Cancel returns the slot: callers behind it move up, and a goroutine in Wait gets
+// [limits.ErrCanceled]. It returns false and does nothing if the slot has passed, or if the
+// reservation was canceled before or rejected.
 func (r Reservation) Cancel() bool {
 	if r.waiter == nil {
 		return false
