@@ -16,14 +16,12 @@
 // All of a window becomes available at its reset. A bucket refills continuously: its reset is when
 // it is full, and the next call fits much earlier. No header says which kind a limit is, so the
 // names of the fields decide: those of OpenAI, Groq and Anthropic are read as buckets, all others
-// as windows, because that is never too early. Some gateways send the fields of OpenAI for windows;
-// then a call starts too early and is throttled, and its Retry-After applies.
+// as windows, because that is never too early.
 //
 // # Bodies
 //
 // Parse does not read bodies, such as those of the secondary limits of GitHub or the
 // ThrottlingException of AWS. A Transport of package sluicehttp does.
 //
-// This package does not choose a backoff: after a throttle without RetryAt that is up to the
-// caller.
+// After a throttle without RetryAt the backoff is up to the caller.
 package ratelimit

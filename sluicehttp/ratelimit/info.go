@@ -33,8 +33,7 @@ type Info struct {
 
 	// Floor is the minimum wait if the call was throttled, by the status or the body, and RetryAt
 	// is zero. It is one minute if GitHub or GitLab respond with 403 or 429 although something
-	// remains of the limit they show, because then another limit throttled the call. For a bucket
-	// of requests of which nothing remains it is the time until NextAt.
+	// remains. For a bucket of requests of which nothing remains it is the time until NextAt.
 	Floor time.Duration
 
 	// Limits are ordered by name, then by partition.
@@ -49,8 +48,8 @@ type Info struct {
 	Bucket, Scope, Reason string
 	Global                bool
 
-	// FromCache reports that the response comes from a cache. Then rate-limit fields are not read,
-	// because they are outdated; the Retry-After family and ShouldRetry are.
+	// FromCache reports that the response comes from a cache. Then only the Retry-After family and
+	// ShouldRetry are read.
 	FromCache bool
 }
 
@@ -62,8 +61,7 @@ const concurrent = "concurrent"
 //
 // After a throttle or a redirect that is RetryAt. Otherwise it is the latest time at which an
 // exhausted limit allows a call: the ResetAt of a window, the NextAt of a bucket of requests.
-// Buckets of LLM tokens do not count, because a small call may pass soon, and neither do limits of
-// calls in flight.
+// Buckets of LLM tokens and limits of calls in flight do not count.
 func (s *Info) PauseUntil() (at time.Time, source string) {
 	redirect := 300 <= s.Status && s.Status < 400 && s.Status != http.StatusNotModified
 	if s.Throttled || redirect {
@@ -99,10 +97,9 @@ type Limit struct {
 	// never before now, the time of arrival, and keeps its monotonic reading.
 	ResetAt time.Time
 
-	// Rounding is by how much ResetAt may be later than the reset itself: a second if the server
-	// states whole seconds, because servers round up, and a second more if it states an instant
-	// that had to be compared with a Date, which is rounded down. It is 0 if the field is more
-	// precise.
+	// Rounding is by how much ResetAt may be later than the reset itself: a second for whole
+	// seconds, and a second more for an instant that had to be compared with a Date; 0 if the field
+	// is more precise.
 	Rounding time.Duration
 
 	// NextAt is when a bucket will have one more Unit than now: the time until ResetAt divided by

@@ -12,7 +12,7 @@ func Parse(status int, header http.Header, now time.Time) (Info, []Warning) {
 
 // Parse reads the limits in the header of a response. now is when the response arrived, and must
 // not be zero. Parse never fails: it ignores malformed values, with a [Warning] for each, and reads
-// the rest. A header without rate-limit fields costs no allocation.
+// the rest.
 //
 // Parse ignores values longer than 4 KiB, items of a field after the 64th, and rate-limit fields
 // after the 32nd.
@@ -22,8 +22,7 @@ func (o Options) Parse(status int, header http.Header, now time.Time) (Info, []W
 }
 
 // ParseNow is Parse for a response that has just arrived. It returns when that was, or the zero
-// time if the header has no rate-limit fields: then it does not read the clock, which would take a
-// quarter of the time.
+// time if the header has no rate-limit fields: then it does not read the clock.
 func (o Options) ParseNow(status int, header http.Header) (Info, []Warning, time.Time) {
 	return o.parse(status, header, time.Time{})
 }
