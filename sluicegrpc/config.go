@@ -20,8 +20,7 @@ type Config struct {
 	// Concurrency and Rate. All keys share its Parent, Semaphore and Limits.
 	Gate sluice.Config
 
-	// Gates, if set, has the gates, and Gate must be zero. It is for gates that other calls use as
-	// well, that differ by key, or that need a sluice.KeyedConfig.
+	// Gates, if set, has the gates, and Gate must be zero.
 	Gates *sluice.Keyed[string]
 
 	// Key returns the name of the gate for a call; a call with the name "" passes without a gate.
@@ -46,8 +45,8 @@ type Config struct {
 	Idempotent func(method string) bool
 
 	// Cost, if set, returns the amounts that a call will take of limits that count more than calls,
-	// see sluice.Costs. Each amount is taken from the Gate.Limits with that Unit. The amount of
-	// sluice.Cost is the n of the call, unless Overrides.Cost is set.
+	// see sluice.Costs. The amount of sluice.Cost is the n of the call, unless Overrides.Cost is
+	// set.
 	//
 	// request is the message that the client sends. It is nil for streams with several. Cost is
 	// called once for each call, before the queue; a negative amount fails the call. It must not
@@ -56,9 +55,8 @@ type Config struct {
 
 	// Usage, if set, reads the actual amounts of the call from each message of a response, and
 	// writes those that it finds into used; later ones replace earlier ones. They settle the call
-	// when it ends, even if it was cut short: its estimates of these units are corrected, and other
-	// units stay as estimated. Negative amounts and those above 10⁹ are ignored. It must not change
-	// or keep message.
+	// when it ends, even if it was cut short, as [sluice.Permit.SettleCosts] does. Negative amounts
+	// and those above 10⁹ are ignored. It must not change or keep message.
 	Usage func(method string, message any, used sluice.Costs)
 
 	// AlsoRetry are further codes with which idempotent calls are retried, such as

@@ -31,8 +31,7 @@
 // # Costs
 //
 // Config.Cost is for limits that count more than calls, such as LLM tokens. An attempt that the
-// server throttled, or that was not sent, used nothing. For a single call, sluice.WithCosts does
-// the same as Config.Cost.
+// server throttled, or that was not sent, used nothing.
 //
 //	Cost: func(method string, request any) sluice.Costs {
 //		r, ok := request.(*pb.GenerateRequest)

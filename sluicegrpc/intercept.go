@@ -37,8 +37,7 @@ func (i *Interceptor) Unary(ctx context.Context, method string, req, reply any, 
 // Stream is a [grpc.StreamClientInterceptor]. It opens the stream when the gate admits it. The
 // permit is released when the stream ends: when RecvMsg returns an error, io.EOF or the only
 // response, when SendMsg or Header ends it with an error, when the context is done, or when the
-// connection is closed. As gRPC requires, one of these must happen: a stream that is neither read
-// to its end nor canceled holds its permit.
+// connection is closed. As gRPC requires, one of these must happen.
 //
 // With Config.Cost, a stream on which the client sends a single message is opened when that is
 // sent; SendMsg then waits for the gate. Until then Context returns ctx.

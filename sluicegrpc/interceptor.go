@@ -11,10 +11,9 @@ import (
 	"github.com/sluice-go/sluice"
 )
 
-// An Interceptor sends the calls of gRPC clients through gates. One Interceptor may serve any
-// number of connections. It must be made by [New] and is safe for use by multiple goroutines. It
-// starts goroutines only for permits that a Semaphore leased, and they end with the call. An
-// Interceptor that was made in a testing/synctest bubble belongs to it.
+// An Interceptor sends the calls of gRPC clients through gates. It must be made by [New] and is
+// safe for use by multiple goroutines. Its only goroutines are for permits that a Semaphore leased,
+// and end with the call.
 type Interceptor struct {
 	cfg    Config
 	policy sluice.RetryPolicy // without Retryable, which judge calls

@@ -29,7 +29,7 @@ type Overrides struct {
 type overridesKey struct{}
 
 // WithOverrides returns a copy of ctx whose calls have the overrides o. A zero field of o keeps the
-// value that ctx has. A field cannot be set back to zero.
+// value that ctx has.
 func WithOverrides(ctx context.Context, o Overrides) context.Context {
 	merged := *overridesOf(ctx)
 	merged.Key = cmp.Or(o.Key, merged.Key)
