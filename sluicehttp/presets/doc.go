@@ -33,6 +33,6 @@
 //
 // A request to a model is estimated before it starts, without a tokenizer: 3.5 bytes of text are a
 // token of input, and the output is the maximum that the request states or, without one, twice the
-// average of the last responses. The estimates are rather too high; the usage in the response
-// corrects them. [WithTokenizer] counts the input exactly.
+// average of the last responses. The usage in the response corrects that. [WithTokenizer] counts
+// the input exactly.
 package presets

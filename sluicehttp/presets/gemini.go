@@ -17,7 +17,7 @@ var geminiModels = []string{
 // gate: its key is the host and the name of the model. Requests to a model may be sent twice. A 429
 // says when to retry, see sluicehttp.Google.
 //
-// LLM tokens are not estimated: Google's headers publish no limits to compare an estimate with.
+// LLM tokens are not estimated.
 func Gemini() sluicehttp.Config {
 	return sluicehttp.Config{
 		Key:        hostAndGemini,
