@@ -3,9 +3,8 @@
 // [Weighted] has the methods of golang.org/x/sync/semaphore and passes its tests, so usually
 // changing the import path is enough. Two things differ: a request for more than the limit fails
 // immediately instead of blocking until its context ends, and a request for 0 never waits.
-// docs/coming-from.md has the methods of java.util.concurrent.Semaphore.
 //
-// To space calls out in time use package pacer; to have both use a gate of package sluice.
+// For even spacing as well use a gate of package sluice.
 package semaphore
 
 import (
@@ -23,14 +22,12 @@ import (
 // returns them when it is done.
 //
 // Callers are served strictly in the order in which they came. A large request at the front waits
-// until enough permits are free, and nothing behind it overtakes: otherwise smaller requests could
-// starve it.
+// until enough permits are free, and nothing behind it overtakes.
 //
 // A call for one permit whose context cannot be canceled has come when its goroutine sleeps, which
 // is a moment later than Waiting counts it. All others have come when they are counted.
 //
-// A canceled call loses its place and nothing else. If its context ends while the permits are being
-// handed over, they go to the next caller.
+// If a context ends while permits are being handed over, they go to the next caller.
 //
 // A Weighted is safe for use by multiple goroutines, must be made by [NewWeighted] and must not be
 // copied. In the terminology of the Go memory model, a call of Release that makes room synchronizes
@@ -127,8 +124,8 @@ func (s *Weighted) Acquire(ctx context.Context, n int64) error {
 	return s.keep(ctx, n)
 }
 
-// AcquireWithin is Acquire, but waits no longer than longest and then returns [limits.ErrTimeout],
-// not earlier: it cannot know when permits will be released. longest ≤ 0 does not block.
+// AcquireWithin is Acquire, but waits no longer than longest and then returns [limits.ErrTimeout].
+// longest ≤ 0 does not block.
 func (s *Weighted) AcquireWithin(ctx context.Context, n int64, longest time.Duration) error {
 	if n <= 0 || longest == queue.Forever {
 		return s.Acquire(ctx, n)
@@ -263,8 +260,8 @@ func (s *Weighted) InFlight() int64 {
 }
 
 // Available returns the number of permits that are free: Limit less InFlight. It is negative while
-// more permits are out than a lowered limit allows. More than 0 does not mean that TryAcquire would
-// succeed: a caller that needs more may be waiting.
+// more permits are out than a lowered limit allows. TryAcquire may fail nevertheless: a caller that
+// needs more may be waiting.
 func (s *Weighted) Available() int64 {
 	s.queue.Lock()
 	defer s.queue.Unlock()
