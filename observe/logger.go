@@ -71,8 +71,7 @@ type line struct {
 //
 // The learned limit is [sluice.Learned] in one line, with the reason of the change in parentheses.
 // left_out is the number of lines, of any kind, that were left out since the previous line.
-// Attributes without a value are not written. The observer calls the slog.Handler in the goroutine
-// of the call, so a handler that blocks delays calls.
+// Attributes without a value are not written. A slog.Handler that blocks delays calls.
 //
 // NewLogger panics if to is nil, Burst is negative, Every is positive and less than 1 µs, or Burst
 // times Every is more than 146 years.

@@ -9,10 +9,9 @@ const other = "other"
 const defaultNames = 100
 
 // ByName returns a function that returns a T, such as counters, for each name of a gate, up to max
-// names; 0 means 100. All other names share the T of the name "other", so that a gate for each host
-// does not create an unlimited number of time series. newT is called once for each name, at its
-// first use. Nothing is ever removed. The function is safe for use by multiple goroutines. ByName
-// panics if max < 0 or newT is nil.
+// names; 0 means 100. All other names share the T of the name "other", so that time series are
+// bounded. newT is called once for each name, at its first use. Nothing is ever removed. The
+// function is safe for use by multiple goroutines. ByName panics if max < 0 or newT is nil.
 func ByName[T any](max int, newT func(name string) T) (of func(name string) T) {
 	switch {
 	case max < 0:

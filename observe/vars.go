@@ -14,9 +14,8 @@ import (
 //	expvar.Publish("gates", observe.Vars(observe.Gates(gate)))
 //
 // It is a JSON array with an object for each gate; several gates may have the same name. Durations
-// are in seconds, and times in RFC 3339. Values that do not apply, such as the end of a pause, are
-// left out; so is "learned" for a gate that has learned nothing. "wait" has quantiles of the time
-// that admitted calls waited, see [sluice.WaitHistogram.Quantile].
+// are in seconds, and times in RFC 3339. Values that do not apply are left out. "wait" has
+// quantiles of the time that admitted calls waited, see [sluice.WaitHistogram.Quantile].
 func Vars(gates iter.Seq[sluice.Stats]) fmt.Stringer { return variable(gates) }
 
 type variable iter.Seq[sluice.Stats]
