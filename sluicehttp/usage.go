@@ -17,9 +17,10 @@ import (
 //	                    end of the body needs no empty line after it. The last part is nil.
 //	other bodies        one part
 //
-// Of more than 64 KiB a part is the last 64 KiB. If they begin with { they are treated as JSON,
-// without white space, long strings and long arrays. A body is uncompressed only if net/http has
-// done that: if the request has no Accept-Encoding of its own.
+// Of more than 64 KiB a part is the last 64 KiB. If they begin with { they are treated as JSON, and
+// part is the JSON without white space, with "" for strings of more than 1 KiB and [] for arrays
+// still longer than 4 KiB. A body is uncompressed only if net/http has done that: if the request
+// has no Accept-Encoding of its own.
 //
 // The last part comes when the body was read to its end, and resp.Trailer is complete, or when it
 // is closed. It does not come if the context of the request ends before. The amounts in used then
