@@ -24,7 +24,7 @@ import (
 // without a time to wait may be chance: 3 of the last 16 calls must be throttled before the gate
 // adapts.
 //
-// A throttled call then waits in the gate, without a backoff: see [RetryValue].
+// While the gate learns, a throttled call waits in the gate, without a backoff: see [RetryValue].
 type Adaptive struct {
 	// Disabled keeps the gate to its configuration. After a throttled call it then pauses only
 	// as long as the server requests, and starts slowly (see PauseUntil) if it has no rate.

@@ -116,9 +116,9 @@ func reasonOf(err error) reason {
 	return reasonOther
 }
 
-// WaitHistogram is a histogram of waiting times. Bucket 0 counts calls that did not wait, bucket i
-// > 0 those that waited at least half of 2^i µs and less than 2^i µs. Bucket 1 also counts shorter
-// waits, the last longer ones.
+// WaitHistogram is a histogram of waiting times. Bucket 0 counts calls that did not wait, any other
+// bucket i those that waited at least half of 2^i µs and less than 2^i µs. Bucket 1 also counts
+// shorter waits, the last longer ones.
 type WaitHistogram [waitBuckets]uint64
 
 const waitBuckets = 44 // the last one begins at 2^42 µs, 50 days
@@ -237,10 +237,10 @@ func (e *lastError) String() string {
 // and EventRetried between two attempts. Events of different calls may arrive out of order. Once
 // all calls have returned, Stats and the number of events agree.
 //
-// The observer runs in the goroutine of the call, or with [Adaptive].Peers in one of the gate. It
-// must be safe for use by multiple goroutines, and should return soon. No lock is held: it may use
-// the gate. If it panics, everything is returned, and the panic propagates from the method of the
-// gate.
+// The observer runs in the goroutine of the call, or with [Adaptive].Peers in one of the gate,
+// where a panic ends the program. It must be safe for use by multiple goroutines, and should return
+// soon. No lock is held: it may use the gate. If it panics, everything is returned, and the panic
+// propagates from the method of the gate.
 //
 // A call of a child is also one of the parent: an observer of both sees it twice, under two names,
 // the parent first. While it waits for the parent, only the parent reports EventQueued. A wait for
@@ -289,7 +289,8 @@ const (
 	// TryAcquire returned false. Stats.Rejected counts them.
 	EventRejected EventKind = "rejected"
 
-	// EventPaused: a pause began or became longer. Fields: Wait, Why.
+	// EventPaused: a pause began or became longer. Fields: Wait, Why. There is no event when a
+	// pause ends by itself.
 	EventPaused EventKind = "paused"
 
 	// EventResumed: Resume ended a pause. No fields.

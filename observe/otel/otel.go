@@ -4,13 +4,10 @@
 //	…
 //	gate, err := sluice.New(sluice.Config{Name: "api", Observer: metrics.Observe})
 //
-// An [Observer] can serve any number of gates. Its instruments have the attribute sluice.gate.name,
-// the Config.Name of the gate; docs/metrics.md lists them. Without Config.Gates they are those of
-// events: waits, calls in flight, rejections and retries. With it, which costs calls nothing, they
-// include the current state, such as the cause of a wait, rates, pauses, and the estimated limit of
-// the server.
-//
-// A call that need not wait takes about 0.8 µs more, and no memory.
+// The instruments have the attribute sluice.gate.name, the Config.Name of the gate; docs/metrics.md
+// lists them. Without Config.Gates they are those of events: waits, calls in flight, rejections and
+// retries. With it, which costs calls nothing, they include the current state, such as the cause of
+// a wait, rates, pauses, and the estimated limit of the server.
 //
 // [Spans] writes the waits of calls into their traces.
 package sluiceotel
