@@ -62,8 +62,9 @@ type Config[In any] struct {
 	// Log, if not nil, says which items are skipped and records the outcome of the others.
 	Log *Log
 
-	// Key names an item in the log. Items with the same key are the same item, see
-	// [Stats].Repeated. Key is required with a Log, except that the key of a string is the string.
+	// Key names an item in the log. Items with the same key are the same item: a resumed batch
+	// skips all if one is ok, see [Stats].Repeated. Key is required with a Log, except that the key
+	// of a string is the string.
 	Key func(item In) string
 
 	// Tally, if not nil, counts the outcomes. It can be read at any time.

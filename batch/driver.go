@@ -239,7 +239,7 @@ func (c *call) arrive() {
 // one starts or the function of the item returns.
 //
 // When the batch ends soon, the contexts of calls are canceled at the end of their attempt, or
-// immediately.
+// immediately if they are in none.
 func StartAttempt(ctx context.Context) (arrive func()) {
 	c, _ := ctx.Value(callKey{}).(*call)
 	if c == nil || !c.d.paced {

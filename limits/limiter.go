@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// A Limiter is a limit that decides immediately and never waits. Those of packages leaky, window
-// and sluiceredis are Limiters.
+// A Limiter is a limit that decides immediately and never waits. The limits of packages leaky,
+// window and sluiceredis are Limiters.
 type Limiter interface {
 	// Admit takes n now and returns 0. Or it changes nothing and returns the time until it is worth
 	// calling again: [Never] if only a change of the limit can help. It returns ErrTooLarge if n

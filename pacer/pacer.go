@@ -38,8 +38,9 @@ import (
 // in Guava's RateLimiter. n = 0 consumes nothing and is admitted immediately. n has no upper bound;
 // if a cost moves the next slot beyond 292 years, no later call starts.
 //
-// Calls start strictly in the order in which they came. Behind a canceled caller the others move
-// up. A new rate, a pause and its end reach all waiting callers immediately.
+// Calls start strictly in the order in which they came. A canceled caller returns its slot exactly,
+// and those behind it move up. A new rate, a pause and its end reach all waiting callers
+// immediately.
 //
 // A Pacer is safe for use by multiple goroutines, must be made by [New] and must not be copied. It
 // starts no goroutine and needs no closing. Made in a testing/synctest bubble, it belongs to that
@@ -179,8 +180,8 @@ func (p *Pacer) TryAcquire(n int64) bool {
 // return one.
 //
 // The new rate also applies to the debt: the next slot is where it would be if the last call had
-// started under the new rate, or now if that has passed. The saved burst stays, at most the new
-// burst.
+// started under the new rate, or now if that has passed. The saved burst stays that many calls, at
+// most the new burst.
 func (p *Pacer) SetRate(rate limits.Rate) error {
 	err := rate.Check()
 	if err == nil {

@@ -48,7 +48,8 @@ type Config struct {
 
 	// Claimant, if set, returns on whose behalf a request is made, such as a tenant. The claimants
 	// of a key take turns by their weights, see sluice.Config.Weight. nil means first come, first
-	// served. Gate must have no Semaphore. It is called before each attempt.
+	// served. Gate must have no Semaphore. It is called before each attempt. Do not use a header of
+	// callers that you do not trust.
 	Claimant func(req *http.Request) sluice.Claimant
 
 	// Retry is the policy for retries. Its AttemptTimeout applies until the header of the response
@@ -73,7 +74,7 @@ type Config struct {
 	Idempotent func(req *http.Request, body []byte) bool
 
 	// Cost, if set, returns the estimated amounts of a request in limits that count more than
-	// calls, see sluice.Costs. See docs/http.md. The amount of sluice.Cost is the n of the call,
+	// calls, see sluice.Costs and docs/http.md. The amount of sluice.Cost is the n of the call,
 	// unless Overrides.Cost is set.
 	//
 	// It gets up to 1 MiB of the body if that can be read again: by GetBody, or because its length

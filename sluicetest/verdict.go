@@ -35,7 +35,8 @@ func (r Record) Throttled() int {
 	return len(r.Filter(func(q Request) bool { return q.ThrottledBy != "" }).Requests)
 }
 
-// MostInFlight returns the largest number of requests in flight at the same time.
+// MostInFlight returns the largest number of requests in flight at the same time, including those
+// that a limit rejected.
 func (r Record) MostInFlight() int {
 	var ends []int64
 	for _, q := range r.Requests {

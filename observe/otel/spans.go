@@ -23,7 +23,7 @@ import (
 // sluice.limited_by, the cause when the call began to wait. Calls that need not wait add nothing.
 // No span is made, and neither the context nor its baggage is changed.
 //
-// It can serve any number of gates, and is safe for use by multiple goroutines:
+// The observer can serve any number of gates, and is safe for use by multiple goroutines:
 //
 //	Observer: observe.Multi(metrics.Observe, sluiceotel.Spans())
 //

@@ -13,7 +13,7 @@ import (
 // PUT; the rest is left to the SDK, which signs them again. A signature expires after 5 minutes, so
 // no attempt begins later than 4 minutes after the first, nor after a longer wait than 1 minute.
 //
-// A Gate.Rate near that of the service avoids most throttles: AWS publishes none.
+// AWS publishes no limits: a Gate.Rate near that of the service avoids most throttles.
 func AWS() sluicehttp.Config {
 	return sluicehttp.Config{
 		Inspect: sluicehttp.AWS,
