@@ -135,7 +135,8 @@ func (g *Gate) Wait(ctx context.Context) error {
 // the error of Acquire or of f, and does not retry.
 //
 // If the error of f is marked with [ThrottledFor] or [ThrottledUntil], the gate is paused before
-// any other call starts. If f panics, Do releases the permit and the panic propagates.
+// any other call starts. For the retry budget nil is a success, and a panic neither that nor a
+// failure: Do releases the permit, and the panic propagates.
 func (g *Gate) Do(ctx context.Context, f func(ctx context.Context) error) error {
 	if g.plain && ctx.Err() == nil {
 		if now, v := g.admitUnlocked(); v == schedule.Leave {
@@ -354,9 +355,9 @@ func (g *Gate) Snapshot() []byte {
 	return snapshot.Seal(unitsKind, units)
 }
 
-// Restore adopts the estimates of a Snapshot, such as one of an earlier run of the program. Restore
-// changes nothing if the snapshot has no estimates, or if Adaptive is off. It returns an error and
-// changes nothing if data is not a snapshot of a gate.
+// Restore adopts the estimates of a Snapshot, such as one of an earlier run of the program. The
+// configured rate and concurrency stay maxima. It changes nothing if the snapshot has no estimates,
+// if Adaptive is off, or, and then it returns an error, if data is not a snapshot of a gate.
 func (g *Gate) Restore(data []byte) error {
 	g.queue.Lock()
 	defer g.queue.Unlock()

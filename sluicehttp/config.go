@@ -60,8 +60,8 @@ type Config struct {
 	Retry sluice.RetryPolicy
 
 	// MaxPause is the longest pause of a key that a server can cause, by a Retry-After, an
-	// exhausted limit, or the interval of a rate. A longer one is cut. 0 means 24 h, or
-	// Retry.MaxServerWait if that is longer; negative means no bound.
+	// exhausted limit, or the interval of a rate. A longer one is cut, with a Warning in Stats. 0
+	// means 24 h, or Retry.MaxServerWait if that is longer; negative means no bound.
 	MaxPause time.Duration
 
 	// AlsoRetry are further statuses to retry, such as 409. They must be from 400
