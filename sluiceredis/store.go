@@ -58,8 +58,8 @@ type Config struct {
 	Instances int
 
 	// Notify, if not nil, is called when an outage begins, with the error of the last script, and
-	// when it ends, with nil. server is its name by [Topology], or "". Notify is called in its own
-	// goroutine, never twice at the same time, and may use the store.
+	// when a later call finds that it has ended, with nil. server is its name by [Topology], or "".
+	// Notify is called in its own goroutine, never twice at the same time, and may use the store.
 	Notify func(server string, err error)
 }
 
