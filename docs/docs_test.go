@@ -355,6 +355,7 @@ var copied = []struct{ document, has, results, say string }{
 	{"docs/measurements.md", rowOf("aws-sdk-go-v2, adaptive retry mode"), goodputResults, strategyOf("aws-adaptive")},
 	{"docs/measurements.md", rowOf("concurrency-limits (Vegas), with backoff"), goodputResults, strategyOf("vegas")},
 	{"docs/measurements.md", rowOf("failsafe-go's adaptive limiter, with backoff"), goodputResults, strategyOf("failsafe-adaptive")},
+	{"docs/measurements.md", rowOf("after the auto-tuner of Uber's Cinnamon, with backoff"), goodputResults, strategyOf("cinnamon")},
 	{"docs/measurements.md", rowOf("exponential backoff with full jitter"), goodputResults, strategyOf("backoff")},
 	{"docs/measurements.md", rowOf("hashicorp/go-retryablehttp"), goodputResults, strategyOf("retryablehttp")},
 	{"docs/measurements.md", `the adaptive algorithm scores ([\d.]+) and a pacer with the true rate ([\d.]+)\.`,
@@ -364,13 +365,12 @@ var copied = []struct{ document, has, results, say string }{
 	{"docs/measurements.md", `with x/time/rate ([\d.]+) %`, goodputResults, `\| busy: 1 caller, 1,000/s \| xtime \| ([\d.]+) %`},
 	{"README.md", scenario("mean of 22"), goodputResults, scores(`\*\*mean\*\*`, "xtime-told")},
 	{"README.md", scenario("the limit changes"), goodputResults, scores("steps", "aws-adaptive")},
-	{"README.md", scenario("the server is overloaded"), goodputResults, scores("overload", "failsafe-adaptive")},
+	{"README.md", scenario("the server is overloaded"), goodputResults, scores("overload", "cinnamon")},
 	{"README.md", scenario("429s cost a ban"), goodputResults, scores("penalty", "xtime-told")},
 	{"README.md", scenario("random 429s"), goodputResults, scores("alarmist", "xtime-told")},
 	{"README.md", scenario("the server queues calls"), goodputResults, scores("queue", "vegas")},
 	{"docs/adaptive.md", "([\\d.]+) instead of ([\\d.]+) in `steps`", goodputResults, worldOf("steps")},
 	{"docs/adaptive.md", "([\\d.]+) instead of ([\\d.]+) in `overload`", goodputResults, worldOf("overload")},
-	{"docs/adaptive.md", "([\\d.]+) instead of ([\\d.]+) in `slow`", goodputResults, worldOf("slow")},
 }
 
 const goodputResults = "bench/results/README.md"
