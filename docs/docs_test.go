@@ -388,7 +388,7 @@ func scenario(name string) string {
 
 // strategies are the columns of the scores.
 var strategies = strings.Fields("naive backoff retryablehttp autothrottle vegas gradient2 failsafe-adaptive aws-adaptive " +
-	"xtime-half xtime-double xtime-told sluice-adaptive sluice-zero sluice-told sluicehttp-told sluicehttp")
+	"xtime-half xtime-double xtime-told sluice-adaptive sluice-zero sluice-told sluicehttp-told sluicehttp cinnamon")
 
 // scores returns the pattern of the same scores in the results.
 func scores(world, rival string) string {
