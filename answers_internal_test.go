@@ -583,3 +583,48 @@ func TestGate_PublishedLimitsMeasureNoRate(t *testing.T) {
 		})
 	}
 }
+
+// A few of many calls in flight that are throttled are strays, if many calls were made before.
+func TestStrays(t *testing.T) {
+	const s = time.Second
+	for _, c := range []struct {
+		inFlight, calls int64
+		n               int // throttled of them
+		want            bool
+	}{
+		{32, 64, 1, true},
+		{32, 64, 6, true},
+		{32, 64, 7, false},
+		{15, 64, 1, false},
+		{32, 63, 1, false},
+		{1, 1 << 40, 1, false},
+	} {
+		var k strays
+		if k.few(s, c.calls) {
+			t.Error("a zero strays knows of one")
+		}
+		for range c.n {
+			k.add(10*s, 9*s, c.inFlight, c.calls)
+		}
+		if got := k.few(9*s, c.calls); got != c.want {
+			t.Errorf("%d of %d in flight, after %d calls: strays %t", c.n, c.inFlight, c.calls, got)
+		}
+		if c.want && k.few(10*s, c.calls) {
+			t.Error("a call that left after the throttle came is of another flight")
+		}
+		k.add(20*s, 19*s, 32, c.calls+strayAfter)
+		if got := k.few(19*s, c.calls+strayAfter); !got && c.n <= 6 {
+			t.Errorf("after %d of %d: one in the next flight is no stray", c.n, c.inFlight)
+		}
+	}
+	var k strays
+	for range 7 {
+		k.add(10*s, 9*s, 32, 1000)
+	}
+	if k.add(20*s, 19*s, 32, 1063); k.few(19*s, 1063) {
+		t.Error("63 calls after a limit showed there is a stray")
+	}
+	if !k.few(19*s, 1064) {
+		t.Error("64 calls after a limit showed there is none")
+	}
+}

@@ -173,6 +173,10 @@ func (s *listener) concernsOthers(p *Permit, since time.Duration, c *refusedCall
 	c.costs = p != nil && (p.n > 1 || p.costs() != nil)
 	c.below = below
 	others := c.concernsOthers(&s.tally)
+	if c.n == 0 {
+		now := s.queue.Now()
+		s.strays.add(now, since, s.room.calls.Calls()+1, s.sofar(now).calls)
+	}
 	if c.n > 0 && p != nil {
 		p.first(repeated)
 	}

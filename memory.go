@@ -26,6 +26,7 @@ type memory struct {
 	tally      tally
 	evidence   evidence.Judge // of unclear answers
 	strikes    strikes
+	strays     strays
 	recently   recently
 	departures departures
 	sharing    sharing // or nil
@@ -285,7 +286,7 @@ func (m *memory) throttled(here sofar, call *ending, asked time.Duration, weighe
 	m.ramp.published(false)
 	switch {
 	case m.learner == nil && (m.adaptive.Disabled || !m.suspects(here, call.since, asked, weighed)):
-		if m.adaptive.Disabled && asked == 0 { // a pause begins the other slow starts
+		if m.adaptive.Disabled && asked == 0 && !m.strays.few(call.since, here.calls) { // a pause begins the other slow starts
 			m.slowStart(call.now, call.since, 0, false)
 		}
 		m.answersCount.Store(m.ramp != nil)
@@ -307,6 +308,9 @@ func (m *memory) suspects(here sofar, since, asked time.Duration, weighed bool) 
 			return many
 		}
 		m.slowStart(now, since, 0, false)
+		return false
+	}
+	if asked == 0 && !weighed && m.strays.few(since, here.calls) {
 		return false
 	}
 	m.ramp = m.ramp.refuse(now, since, asked, false)

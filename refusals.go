@@ -175,6 +175,55 @@ func (t *tally) repeated(c *refusedCall, now, since time.Duration, throttled boo
 	t.apart = t.again >= apartFrom || t.apart && t.again > 0
 }
 
+// # Is a throttled call a stray?
+//
+// A server that throttles because there are too many calls throttles most of those that are in flight
+// together, once its allowance is used up. One that sheds load at random, or has a bad machine behind its
+// balancer, throttles one here and there, however few there are: a gate that learned from them was slower with
+// each, and at 5 % ended at a hundredth of what was possible. So while a gate knows no limit, a few of many calls
+// in flight that are throttled without a time to wait begin no slow start. A limit that is nearly enough for
+// all calls looks the same: it is exceeded by that share at most.
+//
+//	in flight together    throttled    it is
+//	                32            1    a stray
+//	                32            7    a limit
+//	                 4            1    a limit, as far as is known
+//
+// Those that say for how long to wait are obeyed: not to learn from them either, while each pauses all calls, cost
+// more at windows and small buckets than it gained at servers that throttle at random.
+const (
+	strayMany  = 16 // calls in flight together that tell strays from a limit
+	strayShare = .2 // of them are throttled at most
+	strayAfter = 64 // calls that have started since a limit showed: the first crowd uses up a small window
+)
+
+// strays counts how many calls were throttled of those in flight together. It is guarded by the lock of
+// the gate's queue. The zero strays has seen none.
+type strays struct {
+	began time.Duration // when the first throttle of the last flight came
+	size  int64         // calls that were in flight then
+	n     int           // that were throttled of them
+	from  int64         // calls that had started when such a flight showed a limit last
+}
+
+// add counts the first throttle, at now, of a call that left at since when inFlight were in flight with it.
+// calls is how many had started.
+func (s *strays) add(now, since time.Duration, inFlight, calls int64) {
+	if s.n == 0 || since >= s.began {
+		s.began, s.size, s.n = now, inFlight, 0
+	}
+	if s.n++; float64(s.n) > strayShare*float64(s.size) {
+		s.from = calls
+	}
+}
+
+// few reports whether a call that left at since and was throttled, when so many calls had started, is a stray,
+// as far as is known.
+func (s *strays) few(since time.Duration, calls int64) bool {
+	return s.n > 0 && since < s.began && s.size >= strayMany && calls-s.from >= strayAfter &&
+		float64(s.n) <= strayShare*float64(s.size)
+}
+
 // A refusedCall is the memory of the attempts of one call about how they were throttled.
 type refusedCall struct {
 	n        int           // how many there were

@@ -179,7 +179,7 @@ func leagueStory() Story {
 	return Story{
 		Key: "league", Title: "A world of the league",
 		Text: [2]string{
-			"The league plays 22 worlds with 16 strategies; these are two of them: “slow” grants one call each two seconds for a quarter of an hour, “steps” 20 per second, then 100, then 30.",
+			"The league plays 22 worlds with 17 strategies; these are two of them: “slow” grants one call each two seconds for a quarter of an hour, “steps” 20 per second, then 100, then 30.",
 			"x/time/rate is told a rate, and a gate with no configuration is told nothing; choose the rate with which x/time/rate serves most, which somebody has to find, the rate at the beginning, half of it or twice as much (“steps” is 41,000 calls and takes some seconds).",
 		},
 		Sliders: []Slider{

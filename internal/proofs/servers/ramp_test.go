@@ -3,6 +3,7 @@ package servers_test
 import (
 	"context"
 	"fmt"
+	"math/rand/v2"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -512,6 +513,52 @@ func TestSlowStart_APauseThatBecomesLong(t *testing.T) {
 		window()
 		if took := time.Since(start); took > time.Minute+ms {
 			t.Errorf("100 calls after the pause took %v; want 1m0s: a whole window has come back", took)
+		}
+	})
+}
+
+// A server without a limit throttles one call in 50 at random, without a time to wait. 32 callers need 10 s and a few
+// backoffs: when each such call taught the gate, they took 42 s.
+func TestAdaptive_ThrottledAtRandom(t *testing.T) {
+	for name, cfg := range map[string]sluice.Config{
+		"default":  {},
+		"disabled": {Adaptive: sluice.Adaptive{Disabled: true}},
+		"capped":   {Concurrency: 32},
+	} {
+		t.Run(name, func(t *testing.T) { throttledAtRandom(t, cfg) })
+	}
+}
+
+func throttledAtRandom(t *testing.T, cfg sluice.Config) {
+	synctest.Test(t, func(t *testing.T) {
+		const callers, each, took = 32, 100, 100 * time.Millisecond
+		g := mustGate(t, cfg)
+		random := rand.New(rand.NewPCG(1, 2))
+		var mu sync.Mutex
+		begin := time.Now()
+		var all sync.WaitGroup
+		for range callers {
+			all.Go(func() {
+				for range each {
+					if err := sluice.Retry(bg, g, func(context.Context) error {
+						mu.Lock()
+						throttled := random.Float64() < .02
+						mu.Unlock()
+						if throttled {
+							time.Sleep(5 * time.Millisecond)
+							return sluice.Throttled(errBusy)
+						}
+						time.Sleep(took)
+						return nil
+					}, sluice.RetryPolicy{Attempts: 10}); err != nil {
+						t.Error(err)
+					}
+				}
+			})
+		}
+		all.Wait()
+		if late := time.Since(begin); late > 20*time.Second || g.Stats().Learned != nil {
+			t.Errorf("3,200 calls that need %v took %v: %v", each*took, late, g.Stats())
 		}
 	})
 }
