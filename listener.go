@@ -175,7 +175,7 @@ func (s *listener) concernsOthers(p *Permit, since time.Duration, c *refusedCall
 	others := c.concernsOthers(&s.tally)
 	if c.n == 0 {
 		now := s.queue.Now()
-		s.strays.add(now, since, s.room.calls.Calls()+1, s.sofar(now).calls)
+		s.strays.add(now, since, s.room.calls.Calls(), s.sofar(now).calls)
 	}
 	if c.n > 0 && p != nil {
 		p.first(repeated)
