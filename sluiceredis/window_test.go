@@ -278,7 +278,7 @@ func fixedModel(limit, window int64) func([2]int64, record[limits.Result]) (limi
 
 func TestReplayOfConcurrentWindows(t *testing.T) {
 	onBackends(t, func(t *testing.T, b *backend) {
-		const limit, window = 20, 5 * ms
+		const limit, window = 20, 3 * ms
 		ask := func(what string, of func(s *Store) spot) []record[limits.Result] {
 			var mu sync.Mutex
 			var records []record[limits.Result]
@@ -308,7 +308,7 @@ func TestReplayOfConcurrentWindows(t *testing.T) {
 					granted++
 				}
 			}
-			if granted < 50 || granted > len(records)-50 {
+			if granted < 20 || granted > len(records)-20 {
 				t.Errorf("%s: %d of %d granted: nothing is shown", what, granted, len(records))
 			}
 			return records
