@@ -172,22 +172,21 @@ func (s *listener) concernsOthers(p *Permit, since time.Duration, c *refusedCall
 	defer s.queue.Unlock()
 	c.costs = p != nil && (p.n > 1 || p.costs() != nil)
 	c.below = below
-	others := c.concernsOthers(&s.tally)
-	if c.n == 0 {
-		now := s.queue.Now()
+	now, others := s.queue.Now(), c.concernsOthers(&s.tally)
+	switch {
+	case c.n == 0:
 		s.strays.add(now, since, s.room.calls.Calls(), s.sofar(now).calls)
-	}
-	if c.n > 0 && p != nil {
+	case p != nil:
 		p.first(repeated)
 	}
-	c.note(s.queue.Now(), since, &s.tally, others)
+	c.note(now, since, &s.tally, others)
 	switch {
 	case others || s.learner == nil && s.ramp == nil:
 	case s.tally.apart && s.tally.learned > 0 && s.tally.learned <= tallied:
-		s.forgetRefusals(s.queue.Now())
+		s.forgetRefusals(now)
 		s.search()
 	case s.tally.allAreAlone() && !s.adaptive.searches():
-		s.forgetRefusals(s.queue.Now())
+		s.forgetRefusals(now)
 	}
 	return others
 }

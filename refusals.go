@@ -209,7 +209,7 @@ type strays struct {
 // add counts the first throttle, at now, of a call that left at since when inFlight were in flight with it.
 // calls is how many had started.
 func (s *strays) add(now, since time.Duration, inFlight, calls int64) {
-	if s.n == 0 || since >= s.began {
+	if since >= s.began {
 		s.began, s.size, s.n = now, inFlight, 0
 	}
 	if s.n++; float64(s.n) > strayShare*float64(s.size) {
@@ -220,7 +220,7 @@ func (s *strays) add(now, since time.Duration, inFlight, calls int64) {
 // few reports whether a call that left at since and was throttled, when so many calls had started, is a stray,
 // as far as is known.
 func (s *strays) few(since time.Duration, calls int64) bool {
-	return s.n > 0 && since < s.began && s.size >= strayMany && calls-s.from >= strayAfter &&
+	return since < s.began && s.size >= strayMany && calls-s.from >= strayAfter &&
 		float64(s.n) <= strayShare*float64(s.size)
 }
 

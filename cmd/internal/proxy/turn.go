@@ -28,7 +28,7 @@ type turns struct {
 	mu sync.Mutex
 	m  map[turnKey]*turn
 
-	// idle has turns that nobody holds, to be used again: a new one for each call made a twelfth of the
+	// idle has turns that nobody holds, to be used again: a new one for each call was a twelfth of the
 	// memory that a call allocates.
 	idle sync.Pool
 }
