@@ -10,6 +10,8 @@ import (
 	"os"
 	"slices"
 	"strings"
+
+	"github.com/sluice-go/sluice/cmd/internal/cli"
 )
 
 // The file of -config is a JSON object with the names of flags:
@@ -66,8 +68,12 @@ func flagsOf(key string, value any) (args []string, err error) {
 			return nil, errors.New("want a string")
 		}
 		arg := "-" + key + "=" + text
-		if bad := newFlags(new(options)).Parse([]string{arg}, nil); bad != nil {
-			err = errors.Join(err, bad)
+		bad := newFlags(new(options)).Parse([]string{arg}, nil)
+		if bad == nil && key == "route" { // the flag itself accepts any text
+			_, bad = parseRoute(text)
+		}
+		if bad != nil {
+			err = errors.Join(err, errors.New(strings.TrimPrefix(bad.Error(), cli.ErrUsage.Error()+": ")))
 		}
 		args = append(args, arg)
 	}

@@ -45,6 +45,8 @@ func TestConfig_Bad(t *testing.T) {
 		`{"patience": ["1s", "2s"]}`: {`"patience": want one value`},
 		`{"config": "x", "version": "true", "nonsense": "x", "drain": "x"}`:                                   {`"config"`, `"version"`, `"nonsense"`, `"drain"`},
 		`{"route": ["/a=x", "/b=http://b rate=x", "/c=http://c preset=none", "/d=http://d concurrency=0 x"]}`: {"/a", "/b", "/c", "/d: concurrency=0", "x: want preset="},
+		// A wrong flag does not hide wrong routes.
+		`{"drain": "x", "route": ["/a=127.0.0.1:8000", "b http://b"]}`: {`"drain": invalid value`, "/a: want http://host", "want /NAME=URL"},
 	} {
 		_, err := configOf(t, text)
 		if !errors.Is(err, cli.ErrUsage) {
@@ -55,6 +57,9 @@ func TestConfig_Bad(t *testing.T) {
 			if !strings.Contains(err.Error(), w) {
 				t.Errorf("%s: no %s in %v", text, w, err)
 			}
+		}
+		if n := strings.Count(err.Error(), cli.ErrUsage.Error()); n > 1 {
+			t.Errorf("%s: says %d times that flags are invalid: %v", text, n, err)
 		}
 	}
 	o := &options{timeout: time.Minute, routes: []routeSpec{routeOf(t, "/a=http://a.test rate=5/s"), routeOf(t, "/b=http://a.test/b")}}

@@ -106,7 +106,7 @@ func (p *proxy) serve(w *slowWriter, r *http.Request) *problem {
 	route, rest, job := set.table.find(r)
 	switch {
 	case route == nil:
-		return &problem{status: http.StatusNotFound, title: "No such route", detail: "The first part of the path is neither the host of a preset nor the name of a -route, behind the name of a job such as ~nightly, if there is one.", proxy: "destination_not_found"}
+		return &problem{status: http.StatusNotFound, title: "No such route", detail: "The path must begin with the host of a known API, such as /api.openai.com/, or with the NAME of a route; before it there may be the name of a job, such as /~nightly. For another API start the proxy with -route /NAME=URL. The page /live has the gates.", proxy: "destination_not_found"}
 	case climbs(rest):
 		return &problem{status: http.StatusBadRequest, title: "The path has . or .. in it", proxy: "http_request_error"}
 	}

@@ -139,11 +139,8 @@ func newRouteSpec(name, target string) (routeSpec, error) {
 		return routeSpec{}, fmt.Errorf("/%s is a page of the proxy; choose another name", name)
 	}
 	u, err := url.Parse(target)
-	if err != nil {
-		return routeSpec{}, fmt.Errorf("/%s: the URL cannot be read", name) // it may have a password
-	}
-	switch {
-	case u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" || u.Opaque != "":
+	switch { // no error has the target: it may have a password
+	case err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" || u.Opaque != "":
 		return routeSpec{}, fmt.Errorf("/%s: want http://host/… or https://host/…", name)
 	case u.User != nil:
 		return routeSpec{}, fmt.Errorf("/%s: the URL has a user or a password; callers send their own credentials", name)
