@@ -80,8 +80,14 @@ func TestBinaryCannotBegin(t *testing.T) {
 		{"-in no/such/file -- echo", "no/such/file"},
 		{"-- no-such-command-anywhere {}", "no-such-command-anywhere"},
 		{"-log no/such/folder/log -- echo", "no/such/folder/log"},
+		{"ids.txt -rate 5/s", "; to read items from a file, write -in ids.txt"},
+		{"-url http://h/{} ids.txt", "; to read items from a file, write -in ids.txt"},
 	} {
-		runIn(t, t.TempDir(), "a\n", strings.Fields(tt.args)...).want(t, 2, "", "sluice batch: ", tt.says)
+		dir := t.TempDir()
+		if err := os.WriteFile(filepath.Join(dir, "ids.txt"), []byte("a\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		runIn(t, dir, "a\n", strings.Fields(tt.args)...).want(t, 2, "", "sluice batch: ", tt.says)
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"os/exec"
 	"strings"
 	"time"
@@ -91,6 +92,9 @@ func (c command) start(j *job) (runner, error) {
 			}
 		}
 		if !hasPlaceholder(c.args[0], true) {
+			if errors.Is(err, exec.ErrNotFound) {
+				err = fmt.Errorf("%w%s", err, hintOfFile(c.args[0]))
+			}
 			return nil, err
 		}
 	}
@@ -107,6 +111,14 @@ func (c command) start(j *job) (runner, error) {
 		all.follow = j.follower
 	}
 	return all, nil
+}
+
+// hintOfFile says how to read items from name, which was given as a command, if it is a file.
+func hintOfFile(name string) string {
+	if about, err := os.Stat(name); err != nil || !about.Mode().IsRegular() {
+		return ""
+	}
+	return "; to read items from a file, write -in " + cli.Quote(name)
 }
 
 // commands runs a command for each item.

@@ -262,7 +262,7 @@ func (f *flags) check(args []string) (options, error) {
 	}
 	if given["url"] {
 		if len(command) > 0 {
-			return o, fmt.Errorf("-url and a command, %q: give only one of them", command[0])
+			return o, fmt.Errorf("-url and a command, %q: give only one of them%s", command[0], hintOfFile(command[0]))
 		}
 		if o.shell != "" {
 			return o, errors.New("-shell is for commands: leave out -url or -shell")
