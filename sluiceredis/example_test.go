@@ -1,10 +1,17 @@
 package sluiceredis_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"sync"
+	"sync/atomic"
+	"testing"
 	"time"
 
 	"github.com/alicebob/miniredis/v2"
@@ -13,6 +20,7 @@ import (
 	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/ext/peers"
 	"github.com/sluice-go/sluice/limits"
+	"github.com/sluice-go/sluice/sluicehttp"
 	"github.com/sluice-go/sluice/sluiceredis"
 )
 
@@ -36,6 +44,71 @@ func open() (store *sluiceredis.Store, end func()) {
 		_ = client.Close()
 		server.Close()
 	}
+}
+
+// newClient returns a client that shares a rate with those of all machines that use the Redis.
+func newClient(addr string) (*http.Client, error) {
+	adapter, err := sluiceredis.NewGoRedis(redis.NewClient(&redis.Options{
+		Addr: addr, ContextTimeoutEnabled: true,
+	})) // single server, Sentinel or Cluster
+	if err != nil {
+		return nil, err
+	}
+	store, err := sluiceredis.New(adapter, sluiceredis.Config{OnOutage: sluiceredis.LocalShare})
+	if err != nil {
+		return nil, err
+	}
+	account, err := store.Pacer("account", sluice.PerSecond(10), sluiceredis.PacerConfig{})
+	if err != nil {
+		return nil, err
+	}
+	return sluicehttp.NewClient(sluicehttp.Config{
+		Gate: sluice.Config{Limits: []sluice.Limit{{Name: "account", Limiter: account}}},
+	})
+}
+
+// The README has the code of newClient.
+func TestREADME(t *testing.T) {
+	page, err := os.ReadFile("README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	source, err := os.ReadFile("example_test.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	begin := bytes.Index(source, []byte("// newClient returns"))
+	end := begin + bytes.Index(source[begin:], []byte("\n}\n"))
+	if !bytes.Contains(page, source[begin:end]) {
+		t.Errorf("README.md does not have\n%s", source[begin:end])
+	}
+}
+
+// Two clients, as on two machines, share a rate of 10 per second.
+func Example_client() {
+	server := limits.Must(miniredis.Run())
+	defer server.Close()
+	var count atomic.Int64
+	api := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { count.Add(1) }))
+	defer api.Close()
+	began := time.Now()
+	var all sync.WaitGroup
+	for range 2 {
+		client, err := newClient(server.Addr())
+		if err != nil {
+			panic(err)
+		}
+		for range 3 {
+			all.Go(func() {
+				if resp, err := client.Get(api.URL); err == nil {
+					resp.Body.Close()
+				}
+			})
+		}
+	}
+	all.Wait()
+	fmt.Println(count.Load(), "requests, at most ten per second:", time.Since(began) > 490*time.Millisecond)
+	// Output: 6 requests, at most ten per second: true
 }
 
 // Three together for each user, on all machines, then one per hour.
