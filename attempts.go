@@ -13,6 +13,7 @@ import (
 	"github.com/sluice-go/sluice/internal/errs"
 	"github.com/sluice-go/sluice/internal/queue"
 	"github.com/sluice-go/sluice/internal/sat"
+	"github.com/sluice-go/sluice/internal/sentence"
 	"github.com/sluice-go/sluice/limits"
 )
 
@@ -143,7 +144,8 @@ func (a *RetryLoop) notAdmitted(err error) error {
 		case wait.For == limits.ByPause:
 			err = a.tooLate(wait.Need)
 		default:
-			err = ErrElapsed
+			cause := sentence.Wait{For: string(wait.For), Why: wait.Why}.Cause()
+			err = &elapsedError{wait: wait.Need, cause: cause, elapsed: a.policy.MaxElapsed}
 		}
 		return a.stop(err, at)
 	case errors.Is(err, limits.ErrTimeout):
@@ -170,7 +172,7 @@ func (a *RetryLoop) excusable(d time.Duration) bool { return a.excuses && d > de
 // tooLate returns the error for a wait of d that MaxServerWait allows and that ends
 // after MaxElapsed.
 func (a *RetryLoop) tooLate(d time.Duration) error {
-	return &elapsedError{wait: d, most: a.policy.MaxServerWait, elapsed: a.policy.MaxElapsed}
+	return &elapsedError{wait: d, server: true, most: a.policy.MaxServerWait, elapsed: a.policy.MaxElapsed}
 }
 
 // Done decides whether to retry an attempt that ended with err, nil for a success. It returns true

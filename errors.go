@@ -107,17 +107,30 @@ type permanentError struct{ error }
 func (e *permanentError) Unwrap() error        { return e.error }
 func (e *permanentError) Is(target error) bool { return target == ErrPermanent }
 
-// An elapsedError is ErrElapsed because of a wait that MaxServerWait allows. Its message
-// has both settings, so that the user sees which one to change.
-type elapsedError struct{ wait, most, elapsed time.Duration }
+// An elapsedError is ErrElapsed because of a known wait, for the gate or because the server asked
+// for it and MaxServerWait allows it. Its message has the settings, so that the user sees which one
+// to change.
+type elapsedError struct {
+	wait    time.Duration
+	cause   string // what the wait at the gate is for, "" if that is unknown
+	server  bool   // the server asked for it
+	most    time.Duration
+	elapsed time.Duration
+}
 
 func (e *elapsedError) Error() string {
-	most := "any wait"
-	if e.most != limits.Never {
-		most = e.most.String()
+	wait := e.wait.Round(time.Millisecond).String()
+	if e.cause != "" {
+		wait += " " + e.cause
 	}
-	return fmt.Sprintf("%v: the wait of %v ends after MaxElapsed (%v), although MaxServerWait allows %s",
-		ErrElapsed, e.wait.Round(time.Millisecond), e.elapsed, most)
+	text := fmt.Sprintf("%v: the wait of %s ends after MaxElapsed (%v)", ErrElapsed, wait, e.elapsed)
+	switch {
+	case !e.server:
+		return text
+	case e.most == limits.Never:
+		return text + ", although MaxServerWait allows any wait"
+	}
+	return fmt.Sprintf("%s, although MaxServerWait allows %v", text, e.most)
 }
 
 func (e *elapsedError) Unwrap() error { return ErrElapsed }

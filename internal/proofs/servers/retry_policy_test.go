@@ -7,6 +7,7 @@ import (
 	"math"
 	"os"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -473,8 +474,12 @@ func TestRetryPolicy_MaxElapsed_BoundsTheWaitForTheGate(t *testing.T) {
 				policy := sluice.RetryPolicy{MaxElapsed: elapsed, Backoff: sluice.Constant(ms)}
 				err := sluice.Retry(bg, g, func(context.Context) error { return errors.New("x") }, policy)
 				var stopped *sluice.RetryError
-				if !errors.As(err, &stopped) || stopped.Why != sluice.ErrElapsed || stopped.Attempts != 1 || stopped.RetryAt.IsZero() {
+				if !errors.As(err, &stopped) || !errors.Is(err, sluice.ErrElapsed) || stopped.Attempts != 1 || stopped.RetryAt.IsZero() {
 					t.Errorf("%v", err)
+				}
+				// The message has the setting, and what the wait is for.
+				if text := err.Error(); !strings.Contains(text, " for the rate of 1/s ends after MaxElapsed (") {
+					t.Error(text)
 				}
 				if d := time.Since(start); d > time.Second {
 					t.Errorf("stopped after %v, though %d were before it in the queue", d, others)
