@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/limits"
 	"github.com/sluice-go/sluice/sluicehttp"
 	"github.com/sluice-go/sluice/sluicehttp/ratelimit"
 	"github.com/sluice-go/sluice/sluicetest"
@@ -25,6 +26,18 @@ func begin429(base http.RoundTripper, cfg sluicehttp.Config) (*http.Client, erro
 	}
 	return &http.Client{Transport: transport}, nil
 	// end 429
+}
+
+func look429(ctx context.Context, client *http.Client, transport *sluicehttp.Transport, req *http.Request) (*http.Response, error) {
+	// begin 429, look
+	ctx, report := sluicehttp.WithReport(ctx)
+	resp, err := client.Do(req.WithContext(ctx))
+	fmt.Println(report.Last().Attempts, report.Last().Why)
+	for _, stats := range transport.Stats {
+		fmt.Println(stats)
+	}
+	// end 429, look
+	return resp, err
 }
 
 func twice429(cfg *sluicehttp.Config) {
@@ -148,6 +161,42 @@ func Test429_Final(t *testing.T) {
 	if failed != 1 || took > time.Second {
 		t.Errorf("%d failed, in %v", failed, took)
 	}
+}
+
+// The first burst is sent as it comes, unless the calls in flight are limited or the gate searches.
+func Test429_FirstBurst(t *testing.T) {
+	limit := []sluicetest.Layer{sluicetest.Enforce(sluicetest.Limit{Count: 10, Per: time.Second, Burst: 10})}
+	for name, c := range map[string]struct {
+		set         func(*sluicehttp.Config)
+		least, most int
+	}{
+		"as it comes": {func(*sluicehttp.Config) {}, 90, 120},
+		"in flight":   {flight429, 1, 20},
+		"search":      {func(cfg *sluicehttp.Config) { cfg.Gate.Adaptive.Search = true }, 1, 20},
+	} {
+		var cfg sluicehttp.Config
+		c.set(&cfg)
+		failed, refused, _ := run429(t, cfg, many429(100), limit)
+		if failed > 0 || refused < c.least || refused > c.most {
+			t.Errorf("%s: %d failed, %d were throttled, want %d to %d", name, failed, refused, c.least, c.most)
+		}
+	}
+}
+
+// What the page prints shows each attempt, and why there was no other.
+func Test429_Look(t *testing.T) {
+	server(t, func(ctx context.Context, base http.RoundTripper) {
+		transport := limits.Must(sluicehttp.New(base))
+		req, err := http.NewRequest(http.MethodPost, "https://a.test/", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp, err := look429(ctx, &http.Client{Transport: transport}, transport, req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = resp.Body.Close()
+	}, sluicetest.On(1, sluicetest.Status(429)), sluicetest.Status(502))
 }
 
 type call429 struct{ path, body string } // a POST, or a GET if it has no body
