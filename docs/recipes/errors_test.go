@@ -16,6 +16,7 @@ import (
 	"github.com/sluice-go/sluice/limits"
 	"github.com/sluice-go/sluice/sluicehttp"
 	"github.com/sluice-go/sluice/sluicetest"
+	"github.com/sluice-go/sluice/window"
 )
 
 // TestTroubleshooting: each error here has the text that troubleshooting.md quotes. An
@@ -128,6 +129,11 @@ var troubles = []func(t *testing.T) error{
 		return sluice.Retry(t.Context(), gate(t, sluice.Config{}), func(context.Context) error {
 			return errors.New("502 Bad Gateway")
 		})
+	},
+	func(t *testing.T) error { // a limit for longer than MaxElapsed
+		hourly := limits.Must(window.NewSliding(window.Quota{Limit: 1, Window: time.Hour}))
+		g := gate(t, sluice.Config{Limits: []sluice.Limit{{Name: "hourly", Limiter: hourly}}})
+		return sluice.Retry(t.Context(), g, func(context.Context) error { return errors.New("502 Bad Gateway") })
 	},
 	func(t *testing.T) error { // an empty budget
 		g := gate(t, sluice.Config{})

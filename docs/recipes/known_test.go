@@ -31,6 +31,13 @@ func twoLimits() (*sluice.Gate, error) {
 	// end two limits
 }
 
+func inTwoLimits(ctx context.Context, gate *sluice.Gate, call func(context.Context) error) error {
+	// begin two limits, a call
+	err := sluice.Retry(ctx, gate, call, sluice.RetryPolicy{MaxElapsed: 2 * time.Hour})
+	// end two limits, a call
+	return err
+}
+
 // 1,200 calls: ten per second, then the hour, and never more than 4 in flight.
 func TestTwoLimits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -46,7 +53,7 @@ func TestTwoLimits(t *testing.T) {
 		for i := range 1200 {
 			all.Go(func() {
 				failed := false
-				if err := sluice.Retry(t.Context(), gate, func(context.Context) error {
+				if err := inTwoLimits(t.Context(), gate, func(context.Context) error {
 					mu.Lock()
 					starts = append(starts, time.Since(began))
 					now++
