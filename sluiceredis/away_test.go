@@ -389,3 +389,16 @@ func TestGateWhileAway(t *testing.T) {
 		}
 	})
 }
+
+// An instance that has just joined says which setting would give it a share.
+func TestBeats_Unsure(t *testing.T) {
+	now := time.Now()
+	for want, b := range map[string]*beats{
+		"the instances have not been counted for 3s yet and Config.Instances is 0": {joined: now, last: now},
+		"": {joined: now, last: now, fixed: true},
+	} {
+		if got := b.unsure(); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+}

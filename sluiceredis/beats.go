@@ -3,6 +3,7 @@ package sluiceredis
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -85,7 +86,7 @@ func (b *beats) unsure() string {
 	case b.joined.IsZero():
 		return "how many instances there are is not known"
 	case b.last.Sub(b.joined) < beatEvery:
-		return "this instance has joined less than a count ago"
+		return fmt.Sprintf("the instances have not been counted for %v yet and Config.Instances is 0", beatEvery)
 	case cut.Sub(b.last) > beatLasts:
 		return "this instance was counted too long before"
 	}
