@@ -97,7 +97,7 @@ func (s Stats) String() string {
 		add("learned %v", s.Learned)
 	}
 	if s.Spacing > 0 {
-		add("calls %v apart after failures", s.Spacing)
+		add("calls %s apart after failures", sentence.Rough(s.Spacing))
 	}
 	add("%s granted", grouped(s.Admitted))
 	var refused uint64
