@@ -140,7 +140,8 @@ func newGate(cfg Config) (*Gate, error) {
 	}
 	g.ways.lead(g, cfg.Parent)
 	g.plain = g.ask == nil && g.semaphore == nil && g.observer == nil
-	g.inQueue = g.ask != nil && g.direct == nil
+	g.asksMore = g.ask != nil
+	g.inQueue = g.asksMore && g.direct == nil
 	g.lane.Init()
 	g.queue.Init(admitter{&g.turnstile}, queueConfig(g))
 	g.flow = queue.Flow{Below: &g.queue, Weight: cfg.Weight}

@@ -132,8 +132,8 @@ func (s Stats) String() string {
 //
 //	30 calls wait for the rate of 2/m, until 19:26:00 (15 min)
 //
-// It is "" if no call waits. For the rate and a pause the time is that of the last call, as far as
-// known; for other causes that of the first, "at least". Of a URL it shows only host and path.
+// It is "" if no call waits. For the rate and a pause the time is that of the last call, "at least"
+// if the gate has a parent or Limits; for other causes that of the first, "at least". Of a URL it shows only host and path.
 func (s Stats) Why() string {
 	n := s.Pacing + s.Waiting
 	if n == 0 {
@@ -297,7 +297,8 @@ func (t *turnstile) holdsUp(now time.Duration, n int64) limits.Cause {
 }
 
 // ends returns when the wait of the calls for cause, which delays the first of them, is over,
-// the zero time if that is unknown. atLeast means that it is so for the first of several.
+// the zero time if that is unknown. atLeast means that it is so for the first of several, or that
+// a parent or further limits may delay them more.
 func (t *turnstile) ends(now time.Duration, cause limits.Cause) (end time.Time, atLeast bool) {
 	at := queue.Forever
 	switch cause {
@@ -311,16 +312,24 @@ func (t *turnstile) ends(now time.Duration, cause limits.Cause) (end time.Time, 
 		at, atLeast = now+left, true
 	case limits.ByRate, limits.ByPause:
 		at = sat.Add(now, t.schedule.Wait(now, t.queue.AheadOfLast()))
+		if t.asksMore {
+			return t.endsAt(at), true
+		}
 	default:
 		t.queue.Each(func(n int64) bool {
 			at, atLeast = sat.Add(now, t.peek(now, n).For), true
 			return false
 		})
 	}
+	return t.endsAt(at), atLeast && t.queue.Len() > 1
+}
+
+// endsAt returns at as a time, zero if it never comes.
+func (t *turnstile) endsAt(at time.Duration) time.Time {
 	if at == queue.Forever {
-		return time.Time{}, false
+		return time.Time{}
 	}
-	return t.queue.Time(at), atLeast && t.queue.Len() > 1
+	return t.queue.Time(at)
 }
 
 // countWaiting divides the calls that wait into those that wait only for their time, and the others:

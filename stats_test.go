@@ -371,3 +371,30 @@ func TestGate_ErrorsOfAPauseHaveNoSecrets(t *testing.T) {
 		}
 	}
 }
+
+// A parent or a further limit may delay calls that wait for the rate of their gate even longer.
+func TestStats_Why_IsALowerBoundBelowAParent(t *testing.T) {
+	for want, below := range map[string]bool{
+		"3 calls wait for the rate of 10/s, for another 300 ms":          false,
+		"3 calls wait for the rate of 10/s, at least for another 300 ms": true,
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			cfg := sluice.Config{Rate: sluice.PerSecond(10)}
+			if below {
+				cfg.Parent = sluice.Must(sluice.New(sluice.Config{Rate: sluice.PerSecond(11)}))
+			}
+			gate := sluice.Must(sluice.New(cfg))
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			for range 4 {
+				go gate.Wait(ctx)
+			}
+			synctest.Wait()
+			if got := gate.Stats().Why(); got != want {
+				t.Errorf("%s, want %s", got, want)
+			}
+			cancel()
+			synctest.Wait()
+		})
+	}
+}

@@ -36,9 +36,10 @@ type turnstile struct {
 	held     held
 
 	// These are fixed.
-	inQueue bool          // each call needs a place in the queue, to ask further limits or a parent
-	above   string        // the name of the parent
-	drained chan struct{} // closed when the gate is closed and nothing is in flight
+	asksMore bool          // there is a parent, or there are further limits
+	inQueue  bool          // each call needs a place in the queue, to ask further limits or a parent
+	above    string        // the name of the parent
+	drained  chan struct{} // closed when the gate is closed and nothing is in flight
 
 	reporter
 	counters

@@ -14,7 +14,7 @@ type Wait struct {
 	Why string    // details about it: a rate, the reason of a pause, the name of a parent …
 	End time.Time // zero if unknown
 
-	// AtLeast is set if End is only that of the first call that waits.
+	// AtLeast is set if the calls may wait longer: End is that of the first one, or of one limit.
 	AtLeast bool
 }
 
