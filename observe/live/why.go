@@ -115,6 +115,9 @@ const fewestExpected = 10
 func heldBy(s sluice.Stats, f flow) (state, string) {
 	switch s.LimitedBy {
 	case limits.ByRate:
+		if s.Parent != "" { // which may be why fewer are sent
+			return waiting, "; a higher rate would help, if the parent and the server grant it"
+		}
 		most := perSecond(s.Rate)
 		if f.over >= 5*time.Second && most*f.over.Seconds() >= fewestExpected && f.leaving < 0.8*most {
 			return waiting, fmt.Sprintf(", and only %s are sent: the program is too busy, or calls cost more than 1", paceAs(f.leaving, s.Rate))

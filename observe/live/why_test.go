@@ -38,6 +38,7 @@ func TestWhy(t *testing.T) {
 		"paused, waiting": {sluice.Stats{PausedUntil: noon.Add(time.Hour), Waiting: 3, LimitedBy: limits.ByPause}, flow{}, paused, "3 calls wait for the pause; Resume would end it."},
 		"pause is over":   {sluice.Stats{PausedUntil: noon}, flow{}, idle, "Nothing to do: no calls arrive."},
 		"rate":            {held(limits.ByRate), flow{}, waiting, "12 calls wait for the rate of 5/s; a higher rate would help, if the server grants it."},
+		"rate, parent":    {sluice.Stats{Pacing: 12, LimitedBy: limits.ByRate, Rate: sluice.PerSecond(5), Parent: "account"}, flow{over: 5 * time.Second, leaving: 3.3}, waiting, "12 calls wait for the rate of 5/s; a higher rate would help, if the parent and the server grant it."},
 		"rate, delivered": {held(limits.ByRate), flow{over: 5 * time.Second, leaving: 4.5}, waiting, "12 calls wait for the rate of 5/s; a higher rate would help, if the server grants it."},
 		"rate, late":      {held(limits.ByRate), flow{over: 5 * time.Second, leaving: 2}, waiting, "12 calls wait for the rate of 5/s, and only 2/s are sent: the program is too busy, or calls cost more than 1."},
 		"concurrency":     {held(limits.ByConcurrency), flow{over: 2 * time.Second, leaving: 5}, waiting, "12 calls wait for the concurrency of 8, until a call in flight ends, about 1.6 s each, and the last is sent in about 2.4 s; a faster server or a higher Concurrency would help."},
