@@ -12,6 +12,7 @@ import (
 	"github.com/sluice-go/sluice/internal/defaults"
 	"github.com/sluice-go/sluice/internal/errs"
 	"github.com/sluice-go/sluice/internal/queue"
+	"github.com/sluice-go/sluice/internal/reroute"
 	"github.com/sluice-go/sluice/internal/sat"
 	"github.com/sluice-go/sluice/internal/sentence"
 	"github.com/sluice-go/sluice/limits"
@@ -43,7 +44,6 @@ type RetryLoop struct {
 	permit   *Permit       // of this attempt
 	refused  refusedCall   // its refusals by the server
 	place    int           // after this attempt, behind how many of those that wait; 0: all
-	label    uint32        // see Label
 	came     time.Time     // to the gate that has turned it away; zero if none has
 
 	// MaxElapsed is the default and MaxServerWait longer than its default, so long waits
@@ -65,21 +65,28 @@ func (a *RetryLoop) mustBeMade() { errs.Made(a.gate != nil, "sluice.RetryLoop", 
 // Next waits for the backoff, if there is one, and then until the gate admits an attempt of cost n,
 // and returns its permit, which must be released. n = 0 takes nothing and does not wait for the
 // gate. If the gate rejects the first attempt, Next returns the error of the gate; later, a
-// [*RetryError] that matches it. After [RetryLoop.Label] it may also return [ErrTurnedAway]. It
-// panics if n < 0.
-func (a *RetryLoop) Next(ctx context.Context, n int64) (*Permit, error) {
-	p := new(Permit)
-	if err := a.NextIn(ctx, n, p); err != nil {
+// [*RetryError] that matches it. It panics if n < 0.
+//
+// The permit is in, if there is one, instead of an allocated one. It must be a zero Permit, another
+// for each attempt.
+func (a *RetryLoop) Next(ctx context.Context, n int64, in ...*Permit) (*Permit, error) {
+	var p *Permit
+	if len(in) > 0 {
+		p = in[0]
+	} else {
+		p = new(Permit)
+	}
+	if err := a.next(ctx, n, p); err != nil {
 		return nil, err
 	}
 	return p, nil
 }
 
-// NextIn is Next, but makes p the permit instead of allocating one. p must be a zero Permit,
-// another one for each attempt, and must not be copied afterwards. After an error it stays
-// zero, and Release does nothing.
-func (a *RetryLoop) NextIn(ctx context.Context, n int64, p *Permit) error {
+// next is Next with the permit p, which stays zero after an error.
+func (a *RetryLoop) next(ctx context.Context, n int64, p *Permit) error {
 	a.mustBeMade()
+	label := p.departure // see reroute.Label
+	p.departure = 0
 	wait := a.wait
 	if !a.owes {
 		a.reportRetry(ctx, wait)
@@ -100,7 +107,7 @@ func (a *RetryLoop) NextIn(ctx context.Context, n int64, p *Permit) error {
 			longest = a.policy.MaxElapsed - a.elapsed(began)
 		}
 	}
-	r := queue.Request{N: n, Max: longest, Patience: a.policy.MaxServerWait, Label: a.label}
+	r := queue.Request{N: n, Max: longest, Patience: a.policy.MaxServerWait, Label: label}
 	switch {
 	case a.place > 0:
 		r.Refused, r.First = a.place, a.gate.queue.Epoch().Add(a.began)
@@ -110,7 +117,7 @@ func (a *RetryLoop) NextIn(ctx context.Context, n int64, p *Permit) error {
 	if err := p.acquire(ctx, a.through, &r); err != nil {
 		if away, ok := errors.AsType[*queue.TurnedAway](err); ok {
 			a.turnedAway(away)
-			return ErrTurnedAway
+			return reroute.ErrTurnedAway
 		}
 		return a.notAdmitted(err)
 	}
@@ -193,6 +200,10 @@ func (a *RetryLoop) Done(ctx context.Context, err error) (again bool, final erro
 		}
 		a.answer().well(refund, false)
 		return false, nil
+	}
+	if err == reroute.ErrTurnedAway {
+		a.retract()
+		return true, nil
 	}
 	final = a.failed(ctx, err)
 	return final == nil, final
@@ -438,14 +449,11 @@ func (a *RetryLoop) stop(why error, at time.Duration) error {
 // Whose limit a refusal is about is found out when calls wait already: those of the route that was
 // refused, in the gate of the whole host. They must wait in another gate then, and those that are
 // not concerned must not wait behind them. A call that waits has taken nothing, so it is enough to
-// end its wait: TurnAway. It comes back through the other gate, in which it goes before those that
+// end its wait: reroute.TurnAway. It comes back through the other gate, in which it goes before those that
 // came later.
 //
 // The call that was refused is under way. Its answer says nothing about the gate that it has left
 // through, except that there is one call less: Move.
-
-// Label gives the call a label other than 0, by which [Gate.TurnAway] finds it while it waits.
-func (a *RetryLoop) Label(label uint32) { a.label = label }
 
 // Move makes gate the gate of the next attempts, unless it is that already. Between Next and
 // Done, gate is also the one that is paused if this attempt was throttled, and that learns from
@@ -474,9 +482,8 @@ func (a *RetryLoop) Move(gate *Gate) {
 	}
 }
 
-// Retract returns the permit of the last Next, whose attempt is not made and counts neither as an
-// attempt nor as an answer. Its slot of the rate is lost.
-func (a *RetryLoop) Retract() {
+// retract is Done of an attempt that is not made.
+func (a *RetryLoop) retract() {
 	if a.permit == nil {
 		return
 	}

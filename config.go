@@ -75,8 +75,12 @@ type Config struct {
 	// ThrottledFor or ThrottledUntil.
 	IsThrottle func(err error) (throttled bool, wait time.Duration)
 
-	// Observer, if set, is called with each event of the gate.
-	Observer Observer
+	// Observer, if set, is called with each event of the gate, as it happens. It runs in the
+	// goroutine of the call, or with Adaptive.Peers in one of the gate, where a panic ends the
+	// program. It must be safe for use by multiple goroutines, and should return soon. No lock is
+	// held: it may use the gate. If it panics, everything is returned, and the panic propagates from
+	// the method of the gate. Package observe has observers.
+	Observer func(Event)
 
 	// RetryBudget is the most tokens that the retry budget holds. 0 means 100. If it is negative,
 	// retries are free. With fewer tokens left than a retry takes there are no retries: see

@@ -225,30 +225,21 @@ func (e *lastError) String() string {
 	return e.text
 }
 
-// An Observer is called with each [Event] of a gate, as it happens: Config.Observer. Package
-// observe writes events to a log; observe/otel and observe/prometheus count them.
+// An Event is something that happened in a gate: see [Config].Observer. Fields that the comment of
+// its Kind does not mention are zero. Later versions may add kinds and fields.
 //
 // A call has these events, in this order:
 //
-//	EventQueued   at most once, if it has to wait; then either
+//	EventQueued    at most once, if it has to wait; then either
 //	EventAdmitted  and, once the permit is released, EventReleased; or
 //	EventRejected
 //
 // and EventRetried between two attempts. Events of different calls may arrive out of order. Once
 // all calls have returned, Stats and the number of events agree.
 //
-// The observer runs in the goroutine of the call, or with [Adaptive].Peers in one of the gate,
-// where a panic ends the program. It must be safe for use by multiple goroutines, and should return
-// soon. No lock is held: it may use the gate. If it panics, everything is returned, and the panic
-// propagates from the method of the gate.
-//
 // A call of a child is also one of the parent: an observer of both sees it twice, under two names,
 // the parent first. While it waits for the parent, only the parent reports EventQueued. A wait for
 // [Config].Semaphore has none.
-type Observer func(Event)
-
-// An Event is something that happened in a gate. Fields that the comment of its Kind does not
-// mention are zero. Later versions may add kinds and fields.
 type Event struct {
 	Kind EventKind
 	Gate string // Config.Name of the gate
@@ -311,7 +302,7 @@ const (
 // A reporter reports the events of a gate.
 type reporter struct {
 	name     string
-	observer Observer // or nil
+	observer func(Event) // or nil
 }
 
 // report passes e to the observer of the gate, if there is one.

@@ -310,11 +310,6 @@ func (e *throttledError) wait() time.Duration {
 	return time.Until(e.at)
 }
 
-// ErrTurnedAway is the error of [RetryLoop.Next] after [Gate.TurnAway]. The call has taken nothing.
-// It continues with [RetryLoop.Move], to another gate or the same, and Next, and keeps its place
-// among the calls that were turned away.
-var ErrTurnedAway = errors.New("sluice: turned away, to go on through another gate")
-
 // A pausedError ends the wait of a call in a gate that is paused for longer than
 // RetryPolicy.MaxServerWait.
 type pausedError struct {

@@ -27,7 +27,7 @@ type Estimate struct {
 	LimitedBy limits.Cause
 
 	// Unknown is a limit that may also delay them and cannot be forecast: one of Config.Limits
-	// that is not a [limits.Forecaster] or whose Unit has no known amounts, Config.Semaphore, a
+	// that makes no [limits.Forecast] or whose Unit has no known amounts, Config.Semaphore, a
 	// slow start, or a learned limit while the gate searches for it or the server throttles all
 	// calls. The times are then the shortest possible, or follow from the current pace of a
 	// learned limit. Empty if there is none.
@@ -75,7 +75,7 @@ type prospects struct {
 func (g *Gate) prospects(n int64, call ExpectedCall) (p prospects) {
 	for i := range g.limits {
 		l := &g.limits[i]
-		f, ok := l.Limiter.(limits.Forecaster)
+		f, ok := l.Limiter.(interface{ Forecast() limits.Forecast })
 		switch known := call.Costs != nil || l.Unit == Calls || l.Unit == Cost; {
 		case ok && known:
 			p.add(f.Forecast(), l.cause(), l.Unit)

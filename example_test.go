@@ -380,7 +380,7 @@ func ExampleRetryLoop() {
 
 // What happens in a gate, printed as it happens. Package observe has observers
 // for logs and metrics.
-func ExampleObserver() {
+func ExampleEvent() {
 	gate, _ := sluice.New(sluice.Config{
 		Name:        "api",
 		Concurrency: 1,

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/internal/reroute"
 	"github.com/sluice-go/sluice/internal/testkit/built"
 	"github.com/sluice-go/sluice/leaky"
 	"github.com/sluice-go/sluice/limits"
@@ -456,14 +457,15 @@ func TestGate_TurnAway_Claimants(t *testing.T) {
 		for i := range 6 {
 			all.Go(func() {
 				a := sluice.NewRetryLoop(g, sluice.RetryPolicy{MaxServerWait: -1})
-				a.Label(uint32(1 + i%2))
+				in := new(sluice.Permit)
+				reroute.Label(in, uint32(1+i%2))
 				err := g.For(sluice.Claimant{Name: fmt.Sprint(i / 4)}, func(gate *sluice.Gate) error {
 					a.Move(gate)
-					_, err := a.Next(bg, 1)
+					_, err := a.Next(bg, 1, in)
 					return err
 				})
 				if i%2 == 0 {
-					if !errors.Is(err, sluice.ErrTurnedAway) {
+					if !errors.Is(err, reroute.ErrTurnedAway) {
 						t.Errorf("call %d: %v", i, err)
 					}
 					a.Move(other)
@@ -478,7 +480,7 @@ func TestGate_TurnAway_Claimants(t *testing.T) {
 			})
 		}
 		synctest.Wait()
-		g.TurnAway(func(label uint32) bool { return label == 1 })
+		reroute.TurnAway(g, func(label uint32) bool { return label == 1 })
 		synctest.Wait()
 		if n := other.Stats().Admitted; n != 3 {
 			t.Errorf("%d calls went on through another gate, want 3", n)
@@ -585,9 +587,10 @@ func TestGate_TurnAway(t *testing.T) {
 		for i := range 6 {
 			all.Go(func() {
 				a := sluice.NewRetryLoop(host, sluice.RetryPolicy{})
-				a.Label(uint32(i%3 + 1)) // 1 and 2 are turned away
-				permit, err := a.Next(t.Context(), 1)
-				if turned := errors.Is(err, sluice.ErrTurnedAway); turned != (i%3 < 2) {
+				in := new(sluice.Permit)
+				reroute.Label(in, uint32(i%3+1)) // 1 and 2 are turned away
+				permit, err := a.Next(t.Context(), 1, in)
+				if turned := errors.Is(err, reroute.ErrTurnedAway); turned != (i%3 < 2) {
 					t.Errorf("call %d: %v", i, err)
 				} else if turned {
 					a.Move(part)
@@ -604,7 +607,7 @@ func TestGate_TurnAway(t *testing.T) {
 			time.Sleep(time.Millisecond)
 		}
 		part.PauseUntil(time.Now().Add(20*time.Second), "told")
-		host.TurnAway(func(label uint32) bool { return label < 3 })
+		reroute.TurnAway(host, func(label uint32) bool { return label < 3 })
 		synctest.Wait()
 		if h, p := host.Stats(), part.Stats(); h.Pacing != 2 || p.Pacing != 4 {
 			t.Errorf("%d wait for the host and %d for the part", h.Pacing, p.Pacing)
@@ -720,14 +723,14 @@ func TestAttempts_Retract(t *testing.T) {
 		if _, err := a.Next(context.Background(), 1); err != nil {
 			t.Fatal(err)
 		}
-		a.Retract()
-		a.Retract() // changes nothing
+		a.Done(context.Background(), reroute.ErrTurnedAway)
+		a.Done(context.Background(), reroute.ErrTurnedAway) // changes nothing
 	}
 	permit, err := a.Next(context.Background(), 1)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if permit.AdmittedAt().IsZero() {
+	if reroute.AdmittedAt(permit).IsZero() {
 		t.Error("no time")
 	}
 	if again, err := a.Done(context.Background(), nil); again || err != nil {
@@ -738,7 +741,7 @@ func TestAttempts_Retract(t *testing.T) {
 		t.Error(s)
 	}
 	var none *sluice.Permit
-	if !none.AdmittedAt().IsZero() {
+	if !reroute.AdmittedAt(none).IsZero() {
 		t.Error("the nil permit was granted")
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/sluice-go/sluice/internal/adaptive"
 	"github.com/sluice-go/sluice/internal/errs"
 	"github.com/sluice-go/sluice/internal/queue"
+	"github.com/sluice-go/sluice/internal/reroute"
 	"github.com/sluice-go/sluice/internal/schedule"
 	"github.com/sluice-go/sluice/internal/sentence"
 	"github.com/sluice-go/sluice/internal/snapshot"
@@ -312,11 +313,11 @@ func (g *Gate) heldUp() sentence.Wait {
 	return w
 }
 
-// TurnAway ends the waits of the calls that have a label for which which returns true: their
-// [RetryLoop.Next] returns [ErrTurnedAway]. Nothing is taken, and Stats.Rejected does not count
-// them; their event is EventRejected with the reason "moved". Calls without a label stay. which
-// must return soon and must not use the gate.
-func (g *Gate) TurnAway(which func(label uint32) bool) {
+func init() {
+	reroute.TurnAway = func(gate any, which func(label uint32) bool) { gate.(*Gate).turnAway(which) }
+}
+
+func (g *Gate) turnAway(which func(label uint32) bool) {
 	g.queue.TurnAway(which)
 	if k := g.claimants.Load(); k != nil {
 		for gate := range k.all() {

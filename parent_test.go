@@ -78,7 +78,7 @@ func TestConfig_Parent_SlowChildHoardsNothing(t *testing.T) {
 // been released.
 func TestConfig_Parent_SettleAfterReleaseTakesNoRoom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		for _, observer := range []sluice.Observer{nil, newDiary().Observe} {
+		for _, observer := range []func(sluice.Event){nil, newDiary().Observe} {
 			all := mustGate(t, sluice.Config{Concurrency: 10, ConcurrencyUnit: sluice.Cost})
 			child := mustGate(t, sluice.Config{Parent: all, Observer: observer})
 			p, _ := child.Acquire(bg, 5)
@@ -277,7 +277,7 @@ var lateness = []time.Duration{ms / 2, 0, 3 * ms / 10, ms / 10, 0}
 // slow makes the first caller in a queue late by that for each interval from now on: it has
 // asked and got the time to ask again, and before it sleeps until then it must call the
 // observer, which is slow.
-func slow(interval time.Duration) sluice.Observer {
+func slow(interval time.Duration) func(sluice.Event) {
 	start, i := time.Now(), 0
 	return func(e sluice.Event) {
 		if e.Kind == sluice.EventQueued {

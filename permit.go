@@ -10,6 +10,7 @@ import (
 	"github.com/sluice-go/sluice/internal/adaptive"
 	"github.com/sluice-go/sluice/internal/errs"
 	"github.com/sluice-go/sluice/internal/queue"
+	"github.com/sluice-go/sluice/internal/reroute"
 	"github.com/sluice-go/sluice/internal/schedule"
 	"github.com/sluice-go/sluice/limits"
 )
@@ -29,7 +30,7 @@ type Permit struct {
 
 	done atomic.Uint32
 
-	departure uint32 // the number of its record in memory.departures; 0: there is none
+	departure uint32 // the number of its record in memory.departures; 0: there is none; before it is granted, see reroute.Label
 }
 
 // An extra has the fields that few permits have, in one word of a Permit: with two more words of its
@@ -170,8 +171,12 @@ func (p *Permit) reportGranted(ctx context.Context, later *events, wait time.Dur
 	done = true
 }
 
-// AdmittedAt returns when p was admitted; the zero time if n was 0.
-func (p *Permit) AdmittedAt() time.Time {
+func init() {
+	reroute.Label = func(permit any, label uint32) { permit.(*Permit).departure = label }
+	reroute.AdmittedAt = func(permit any) time.Time { return permit.(*Permit).admittedAt() }
+}
+
+func (p *Permit) admittedAt() time.Time {
 	if p == nil || p.gate == nil {
 		return time.Time{}
 	}

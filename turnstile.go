@@ -7,6 +7,7 @@ import (
 	"github.com/sluice-go/sluice/internal/contend"
 	"github.com/sluice-go/sluice/internal/errs"
 	"github.com/sluice-go/sluice/internal/queue"
+	"github.com/sluice-go/sluice/internal/reroute"
 	"github.com/sluice-go/sluice/internal/sat"
 	"github.com/sluice-go/sluice/internal/schedule"
 	"github.com/sluice-go/sluice/limits"
@@ -240,7 +241,7 @@ func (t *turnstile) refuse(ctx context.Context, n int64, err error) error {
 
 // turnedAway reports that a call of cost n was turned away, and returns err.
 func (t *turnstile) turnedAway(ctx context.Context, n int64, err error) error {
-	t.report(Event{Kind: EventRejected, Context: ctx, N: n, Reason: reasonMoved, Err: errs.Named(t.name, ErrTurnedAway)})
+	t.report(Event{Kind: EventRejected, Context: ctx, N: n, Reason: reasonMoved, Err: errs.Named(t.name, reroute.ErrTurnedAway)})
 	return err
 }
 

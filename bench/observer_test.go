@@ -20,7 +20,7 @@ func BenchmarkGateObserver(b *testing.B) {
 	call := func(context.Context) error { return nil }
 	for _, o := range []struct {
 		name     string
-		observer sluice.Observer
+		observer func(sluice.Event)
 	}{
 		{"none", nil},
 		{"counter", func(sluice.Event) { events.Add(1) }},

@@ -290,7 +290,7 @@ func (b *Bucket) adjust(delta int64) {
 	})
 }
 
-// Forecast implements limits.Forecaster.
+// Forecast makes a limits.Forecast.
 func (b *Bucket) Forecast() limits.Forecast {
 	s, tat, now := b.load()
 	return forecast.NewBucket(s.rule.Capacity(), s.rule.Interval(), max(0, tat-now))

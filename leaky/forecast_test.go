@@ -41,7 +41,7 @@ func TestForecast(t *testing.T) {
 func TestKeyed_Forecast(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := limits.Must(leaky.NewKeyed[string](limits.Rate{Count: 3, Per: time.Second, Burst: 6}))
-		k.On("a").(limits.Forecaster).Forecast()
+		k.On("a").(foreseen.Forecaster).Forecast()
 		if k.Len() != 0 {
 			t.Error("a key is remembered because it was looked at")
 		}

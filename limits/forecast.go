@@ -2,18 +2,15 @@ package limits
 
 import "time"
 
-// A Forecaster is a Limiter of this process that can say in advance when it will admit calls, if no
-// other caller uses it and it does not change. sluice.Gate.Estimate uses it.
-type Forecaster interface {
-	Limiter
-
-	// Forecast returns a Forecast from the present state of the limit. It never changes the limit,
-	// and does not block.
-	Forecast() Forecast
-}
-
 // A Forecast is an imaginary copy of a limit, from which calls are taken in the order of time. Times
 // are durations since the Forecast was made. It need not be safe for concurrent use.
+//
+// sluice.Gate.Estimate uses a [Limiter] of this process that has a method
+//
+//	Forecast() Forecast
+//
+// which returns the present state of the limit, as if no other caller used it. It never changes the
+// limit, and does not block.
 type Forecast interface {
 	// Next says when the limit would let calls start, each of which takes cost, if nothing else
 	// delayed them from at on: n of them, at least one, evenly spaced, the first at first and the

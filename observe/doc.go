@@ -24,8 +24,8 @@ import (
 
 // Multi returns an observer that passes each event to observers, in order. Nil observers are left
 // out; if none remains, Multi returns nil. If one panics, the event does not reach those after it.
-func Multi(observers ...sluice.Observer) sluice.Observer {
-	var all []sluice.Observer
+func Multi(observers ...func(sluice.Event)) func(sluice.Event) {
+	var all []func(sluice.Event)
 	for _, o := range observers {
 		if o != nil {
 			all = append(all, o)

@@ -75,7 +75,7 @@ type line struct {
 //
 // NewLogger panics if to is nil, Burst is negative, Every is positive and less than 1 µs, or Burst
 // times Every is more than 146 years.
-func NewLogger(to *slog.Logger, options ...LoggerConfig) sluice.Observer {
+func NewLogger(to *slog.Logger, options ...LoggerConfig) func(sluice.Event) {
 	cfg := defaults.Option("observe.NewLogger", options)
 	switch {
 	case to == nil:

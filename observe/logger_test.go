@@ -54,7 +54,7 @@ func (p *page) want(t *testing.T, lines ...string) {
 	p.lines = nil
 }
 
-func newLog(t *testing.T, least slog.Level, cfg observe.LoggerConfig) (sluice.Observer, *page) {
+func newLog(t *testing.T, least slog.Level, cfg observe.LoggerConfig) (func(sluice.Event), *page) {
 	t.Helper()
 	p := &page{least: least}
 	return observe.NewLogger(slog.New(p), cfg), p

@@ -127,13 +127,13 @@ func TestGates(t *testing.T) {
 
 func TestAll(t *testing.T) {
 	var reported []string
-	note := func(name string) sluice.Observer {
+	note := func(name string) func(sluice.Event) {
 		return func(e sluice.Event) { reported = append(reported, name+e.Gate) }
 	}
 	if observe.Multi(nil, nil) != nil {
 		t.Error("of none: not nil")
 	}
-	for _, o := range []sluice.Observer{
+	for _, o := range []func(sluice.Event){
 		observe.Multi(note("a")),
 		observe.Multi(nil, note("b"), note("c"), nil, observe.Multi(note("d"), note("e"))),
 	} {

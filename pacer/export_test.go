@@ -10,3 +10,5 @@ func (r Reservation) Slot() time.Time {
 	}
 	return r.pacer.queue.Time(slot)
 }
+
+func (r Reservation) Err() error { return r.err() }

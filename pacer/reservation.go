@@ -26,8 +26,8 @@ const (
 )
 
 // Reserve claims the next slot for a call of cost n, behind earlier callers, and does not block. If
-// Config.MaxWaiting callers and reservations wait already, the reservation is rejected: see
-// [Reservation.Err]. It panics if n < 0.
+// Config.MaxWaiting callers and reservations wait already, the reservation is rejected: Delay is
+// [limits.Never] and Wait fails. It panics if n < 0.
 func (p *Pacer) Reserve(n int64) Reservation {
 	if n == 1 {
 		if now, v := p.pass(); v == schedule.Leave {
@@ -45,8 +45,8 @@ func (p *Pacer) Reserve(n int64) Reservation {
 	return Reservation{pacer: p, waiter: w, at: at}
 }
 
-// Err returns [limits.ErrQueueFull] if there was no room for the reservation, else nil.
-func (r Reservation) Err() error {
+// err returns [limits.ErrQueueFull] if there was no room for the reservation, else nil.
+func (r Reservation) err() error {
 	if r.waiter == nil && r.at == refused {
 		return limits.ErrQueueFull
 	}
@@ -80,7 +80,7 @@ func (r Reservation) slot() (slot, now time.Duration, ok bool) {
 
 // Wait blocks until the slot. It returns nil immediately if that has passed, and the error of
 // [Pacer.Acquire] if ctx ends before the slot: then the reservation is canceled. It returns
-// [limits.ErrCanceled] if it was canceled and [Reservation.Err] if it was rejected. It panics if
+// [limits.ErrCanceled] if it was canceled and [limits.ErrQueueFull] if it was rejected. It panics if
 // another goroutine waits for the same reservation.
 func (r Reservation) Wait(ctx context.Context) error {
 	switch {
@@ -89,7 +89,7 @@ func (r Reservation) Wait(ctx context.Context) error {
 	case r.at == whenever:
 		return ctx.Err()
 	}
-	return r.Err()
+	return r.err()
 }
 
 // Cancel returns the slot: callers behind it move up, and a goroutine in Wait gets

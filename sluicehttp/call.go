@@ -28,6 +28,7 @@ type call struct {
 	host      *state // of key
 	at        *state // through whose gate it goes: that of host, or of a scope, which is pinned for it
 	route     uint64 // 0 while it is not known
+	label     uint32 // of route, see reroute.Label; 0 if none is needed
 	major     bool   // it is one with its major parameter, see ofMajor
 	cost      int64
 	safe      bool      // it may be sent twice

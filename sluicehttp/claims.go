@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/sluice-go/sluice/internal/reroute"
 	"github.com/sluice-go/sluice/sluicehttp/ratelimit"
 )
 
@@ -59,7 +60,7 @@ func (st *state) noteClaims(h *hold, said *ratelimit.Info, found *findings, now 
 	if st.watched.CompareAndSwap(false, true) {
 		st.unseen.Store(st.gate.Stats().InFlight)
 	}
-	r := reply{gate: st.gate, now: now, began: cmp.Or(h.permit.AdmittedAt(), now), call: h.number, sent: now, flying: st.inFlight.Load(), granted: !said.Throttled && said.Status < 400, refused: said.Throttled, cached: said.Status == http.StatusNotModified, total: st.sent.Load(), retryAt: said.RetryAt, source: said.RetrySource}
+	r := reply{gate: st.gate, now: now, began: cmp.Or(reroute.AdmittedAt(h.permit), now), call: h.number, sent: now, flying: st.inFlight.Load(), granted: !said.Throttled && said.Status < 400, refused: said.Throttled, cached: said.Status == http.StatusNotModified, total: st.sent.Load(), retryAt: said.RetryAt, source: said.RetrySource}
 	switch {
 	case h.state != st: // a call that asks, which another gate has counted
 		r.call = 0

@@ -1,6 +1,10 @@
 package sluicehttp
 
-import "time"
+import (
+	"time"
+
+	"github.com/sluice-go/sluice/internal/reroute"
+)
 
 // An episode is the time in which it is found out whose limit it is.
 type episode struct {
@@ -81,7 +85,7 @@ func (e *episode) free() todo {
 	}
 	e.ask = nil
 	return todo{func() {
-		ask.gate.TurnAway(everyRoute)
+		reroute.TurnAway(ask.gate, everyRoute)
 		// For those that come late. It is not set under the lock: those that wait would then leave
 		// before the pause of the host begins, which is done before this.
 		ask.mustSet(ask.gate.SetConcurrency(0))
@@ -212,7 +216,7 @@ func (s *scopes) end() (do todo) {
 			}
 		}
 		gate := sc.st.gate
-		do = append(do, func() { gate.TurnAway(everyRoute) })
+		do = append(do, func() { reroute.TurnAway(gate, everyRoute) })
 	}
 	do = append(do, e.free()...)
 	s.e = nil

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/internal/reroute"
 )
 
 // RoundTrip implements [http.RoundTripper]. It sends req, retries it if Config allows, and returns
@@ -102,7 +103,7 @@ func (c *call) run(st *state) (*http.Response, error) {
 	if st.scopes != nil {
 		defer c.unpin()
 		st.scopes.note(c)
-		c.attempts.Label(labelOf(c.route))
+		c.label = labelOf(c.route)
 	}
 	if retriedOutside(c.req) {
 		c.attempts.ChargeRetry()
@@ -147,11 +148,11 @@ func (c *call) admit(h *hold) error {
 			c.spent.of = c.counts(h).published
 		}
 		switch err := c.take(h); {
-		case err == sluice.ErrTurnedAway:
+		case err == reroute.ErrTurnedAway:
 		case err != nil:
 			return err
 		case c.host.scopes.strayed(c):
-			c.attempts.Retract()
+			_, _ = c.attempts.Done(c.ctx, reroute.ErrTurnedAway)
 			*h = hold{}
 		default:
 			return nil
@@ -163,12 +164,21 @@ func (c *call) admit(h *hold) error {
 func (c *call) take(h *hold) error {
 	claimant := c.t.cfg.Claimant
 	if claimant == nil {
-		return c.attempts.NextIn(c.ctx, c.cost, &h.own)
+		return c.takeIn(h)
 	}
 	return c.at.gate.For(claimant(c.req), func(gate *sluice.Gate) error {
 		c.attempts.Move(gate)
-		return c.attempts.NextIn(c.ctx, c.cost, &h.own)
+		return c.takeIn(h)
 	})
+}
+
+// takeIn is take in the gate of c.attempts.
+func (c *call) takeIn(h *hold) error {
+	if c.label != 0 {
+		reroute.Label(&h.own, c.label)
+	}
+	_, err := c.attempts.Next(c.ctx, c.cost, &h.own)
+	return err
 }
 
 // attempt sends req once, with the permit of h, which was asked for at asked. again reports

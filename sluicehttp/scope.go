@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/internal/reroute"
 	"github.com/sluice-go/sluice/sluicehttp/ratelimit"
 )
 
@@ -167,7 +168,7 @@ func (s *scopes) meet(c *call) {
 func (s *scopes) namesBucket(c *call) {
 	if s.major.CompareAndSwap(false, true) {
 		s.meet(c)
-		s.host.gate.TurnAway(everyRoute) // those that wait have the labels of routes without a major parameter
+		reroute.TurnAway(s.host.gate, everyRoute) // those that wait have the labels of routes without a major parameter
 	}
 }
 
@@ -185,7 +186,7 @@ func (s *scopes) change(set, clear uint32) {
 func (c *call) routeNumber() uint64 {
 	if major := c.host.scopes.major.Load(); c.route == 0 || c.major != major {
 		c.major, c.route = major, routeOf(c.req, major)
-		c.attempts.Label(labelOf(c.route))
+		c.label = labelOf(c.route)
 	}
 	return c.route
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/internal/reroute"
 	"github.com/sluice-go/sluice/internal/usedup"
 	"github.com/sluice-go/sluice/sluicehttp/ratelimit"
 )
@@ -43,7 +44,7 @@ func (c *call) concerns(h *hold, said *ratelimit.Info, found *findings, now time
 		at, source = said.PauseUntil() // the claims of the host's gate are about all buckets
 		exhausted = !said.Throttled && at.After(now) && !c.t.cfg.Published.Disabled
 	}
-	w := word{route: c.routeNumber(), named: said.Bucket != "", sent: h.permit.AdmittedAt(), now: now, refused: said.Throttled, unclear: unclear(said), asked: h.state.key.route == askName}
+	w := word{route: c.routeNumber(), named: said.Bucket != "", sent: reroute.AdmittedAt(h.permit), now: now, refused: said.Throttled, unclear: unclear(said), asked: h.state.key.route == askName}
 	switch {
 	case said.Throttled:
 		w.all = namesAll(said)
@@ -381,7 +382,7 @@ func (s *scopes) narrow(c *call, w *word, said *ratelimit.Info, sc *scope, asks 
 		usedup.Pause(st.gate, w.until, w.why)
 	}
 	do.run()
-	s.host.gate.TurnAway(func(label uint32) bool { return asking || label == labelOf(w.route) || label == anyRoute })
+	reroute.TurnAway(s.host.gate, func(label uint32) bool { return asking || label == labelOf(w.route) || label == anyRoute })
 	return st
 }
 
@@ -469,7 +470,7 @@ func (s *scopes) split(c *call, held *scope) {
 	s.e.refusedOf[route] = struct{}{}
 	s.change(busy, 0)
 	s.mu.Unlock()
-	host.gate.TurnAway(everyRoute)
+	reroute.TurnAway(host.gate, everyRoute)
 	host.published.forget()
 	renew(host.gate)
 	host.repause()

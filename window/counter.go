@@ -92,7 +92,7 @@ func (c *Counter) Adjust(ctx context.Context, delta int64, age time.Duration) er
 	return nil
 }
 
-// Forecast implements [limits.Forecaster]. With a calendar it expects that the clock is not set.
+// Forecast makes a [limits.Forecast]. With a calendar it expects that the clock is not set.
 func (c *Counter) Forecast() limits.Forecast {
 	c.lock()
 	defer c.mu.Unlock()

@@ -94,7 +94,7 @@ func TestKeyed_Forecast(t *testing.T) {
 			"fixed":   limits.Must(window.NewKeyedFixed[string](q)),
 			"day":     limits.Must(window.NewKeyedFixed[string](window.Quota{Limit: 6, Per: window.Day})),
 		} {
-			k.On("a").(limits.Forecaster).Forecast()
+			k.On("a").(foreseen.Forecaster).Forecast()
 			if k.Len() != 0 {
 				t.Error("a key is remembered because it was looked at")
 			}

@@ -62,7 +62,7 @@ func (l Limiter[K]) Adjust(ctx context.Context, delta int64, age time.Duration) 
 	return err
 }
 
-// Forecast implements limits.Forecaster.
+// Forecast makes a limits.Forecast.
 func (l Limiter[K]) Forecast() limits.Forecast { return l.Of.Forecast(l.Key) }
 
 // OnChange implements limits.Notifier.

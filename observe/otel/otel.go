@@ -166,7 +166,7 @@ func (o *Observer) ObserveAttempt(key string, a sluicehttp.Attempt) {
 	o.byGate(key).responses(strconv.Itoa(a.Status))(1)
 }
 
-// Observe records e. It is a [sluice.Observer].
+// Observe records e, for [sluice.Config].Observer.
 func (o *Observer) Observe(e sluice.Event) {
 	for _, to := range o.byGate(e.Gate).changes[e.Kind] {
 		record := to.record

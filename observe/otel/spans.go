@@ -29,7 +29,7 @@ import (
 //
 // If several calls with one span wait at one gate, the last that began to wait names the cause for
 // all of them.
-func Spans() sluice.Observer { return new(spans).observe }
+func Spans() func(sluice.Event) { return new(spans).observe }
 
 // spans has the causes of waits of the calls that have a span.
 type spans struct{ waiting sync.Map } // of limits.Cause, by place

@@ -143,7 +143,7 @@ func (c *Collector) ObserveAttempt(key string, a sluicehttp.Attempt) {
 	c.byGate(key).responses(strconv.Itoa(a.Status))(1)
 }
 
-// Observe counts e. It is a [sluice.Observer].
+// Observe counts e, for [sluice.Config].Observer.
 func (c *Collector) Observe(e sluice.Event) {
 	for _, to := range c.byGate(e.Gate).changes[e.Kind] {
 		record := to.record

@@ -776,12 +776,12 @@ func TestAttempts_Next_PermitMayOutliveTheAttempts(t *testing.T) {
 	})
 }
 
-func TestAttempts_NextIn(t *testing.T) {
+func TestAttempts_Next_In(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := mustGate(t, sluice.Config{Concurrency: 1})
 		a := sluice.NewRetryLoop(g, sluice.RetryPolicy{Backoff: sluice.Constant(time.Second)})
 		var first, second, third struct{ permit sluice.Permit }
-		if err := a.NextIn(bg, 1, &first.permit); err != nil {
+		if _, err := a.Next(bg, 1, &first.permit); err != nil {
 			t.Fatal(err)
 		}
 		if again, err := a.Done(bg, errors.New("down")); !again {
@@ -791,14 +791,14 @@ func TestAttempts_NextIn(t *testing.T) {
 			t.Errorf("%d in flight, want 1", n)
 		}
 		first.permit.Release()
-		if err := a.NextIn(bg, 1, &second.permit); err != nil {
+		if _, err := a.Next(bg, 1, &second.permit); err != nil {
 			t.Fatal(err)
 		}
 		first.permit.Release() // has no effect any more
 		refused := sluice.NewRetryLoop(g, sluice.RetryPolicy{})
 		ctx, cancel := context.WithTimeout(bg, time.Second)
 		defer cancel()
-		if err := refused.NextIn(ctx, 1, &third.permit); err != context.DeadlineExceeded {
+		if _, err := refused.Next(ctx, 1, &third.permit); err != context.DeadlineExceeded {
 			t.Errorf("got %v, want DeadlineExceeded", err)
 		}
 		third.permit.Release() // is no permit
@@ -813,7 +813,7 @@ func TestAttempts_NextIn(t *testing.T) {
 }
 
 // If the observer panics, the permit is given back, and only once, although its owner has it.
-func TestAttempts_NextIn_ObserverPanics(t *testing.T) {
+func TestAttempts_Next_In_ObserverPanics(t *testing.T) {
 	for name, cfg := range map[string]sluice.Config{
 		"alone":         {},
 		"with a parent": {Parent: mustGate(t, sluice.Config{Concurrency: 2})},
@@ -838,7 +838,7 @@ func TestAttempts_NextIn_ObserverPanics(t *testing.T) {
 						t.Error("the panic did not propagate")
 					}
 				}()
-				_ = a.NextIn(bg, 1, &p)
+				_, _ = a.Next(bg, 1, &p)
 			}()
 			armed = false
 			p.Release()
@@ -852,13 +852,13 @@ func TestAttempts_NextIn_ObserverPanics(t *testing.T) {
 	}
 }
 
-func TestAttempts_NextIn_Allocations(t *testing.T) {
+func TestAttempts_Next_In_Allocations(t *testing.T) {
 	g := mustGate(t, sluice.Config{Concurrency: 1000})
 	var permits [200]sluice.Permit
 	next := 0
 	if n := testing.AllocsPerRun(100, func() {
 		a := sluice.NewRetryLoop(g, sluice.RetryPolicy{})
-		if a.NextIn(bg, 1, &permits[next]) != nil {
+		if _, err := a.Next(bg, 1, &permits[next]); err != nil {
 			t.Fatal("refused")
 		}
 		next++

@@ -35,7 +35,7 @@ type Config struct {
 
 // An Exporter is the common part of exporters. Lines returns its output, in any order.
 type Exporter struct {
-	Observe        sluice.Observer
+	Observe        func(sluice.Event)
 	ObserveAttempt func(key string, a sluicehttp.Attempt)
 	Lines          func() []string
 }

@@ -9,11 +9,16 @@ import (
 	"github.com/sluice-go/sluice/limits"
 )
 
+// A Forecaster makes forecasts.
+type Forecaster interface {
+	Forecast() limits.Forecast
+}
+
 // Check takes calls of cost from l, each at the first instant at which l allows it, and checks that the
 // forecast of l had the same instants, and that it has taken nothing. It is called in a bubble.
 func Check(t testing.TB, what string, l limits.Limiter, calls int, cost int64) {
 	t.Helper()
-	f, ok := l.(limits.Forecaster)
+	f, ok := l.(Forecaster)
 	if !ok {
 		t.Fatalf("%s: %T is no Forecaster", what, l)
 	}
