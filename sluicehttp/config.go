@@ -83,8 +83,19 @@ type Config struct {
 	Cost func(req *http.Request, body []byte) sluice.Costs
 
 	// Usage, if set, reads the actual amounts of the request from a response, which correct its
-	// Cost, as Report.Settle does.
-	Usage Usage
+	// Cost, as Report.Settle does. It writes those that it finds into used; later ones replace
+	// earlier ones, and amounts below 0 and above 10⁹ are ignored. It must not read the body, change
+	// resp, or keep part.
+	//
+	// It gets the body in parts, while the caller reads it: the data of each event of a
+	// text/event-stream, and then nil; any other body as one part. Of more than 64 KiB a part is
+	// the last 64 KiB or, if they begin with {, their JSON without white space, with "" for strings
+	// of more than 1 KiB and [] for arrays still longer than 4 KiB. A body is uncompressed only if
+	// net/http has done that: if the request has no Accept-Encoding of its own.
+	//
+	// The last part comes when the body was read to its end, and resp.Trailer is complete, or when
+	// it is closed; not if the context of the request ends before.
+	Usage func(resp *http.Response, part []byte, used sluice.Costs)
 
 	// NoRetryThrottled turns off retries of throttled requests that are not idempotent.
 	NoRetryThrottled bool
@@ -108,8 +119,16 @@ type Config struct {
 	Headers ratelimit.Options
 
 	// Inspect, if set, reads limits that are not in the header of a response, for APIs that are not
-	// recognized without it, see docs/http.md.
-	Inspect Inspector
+	// recognized without it, see docs/http.md. said has those of status and header, and may be
+	// changed: Throttled makes the response a throttle, RetryAt is when to retry, and ShouldRetry =
+	// new(false) prevents a retry. A Reason that is "requests" or a unit of Cost says whose limit
+	// has rejected the request.
+	//
+	// peek returns the beginning of the body, up to 64 KiB, and leaves the body whole. It waits for
+	// it, but at most for a second or the AttemptTimeout, whichever is shorter, while the permit is
+	// held. Call peek only for responses that may be throttled, never for a stream. The response
+	// must not be changed, nor its body read.
+	Inspect func(resp *http.Response, peek func() []byte, said *ratelimit.Info)
 }
 
 // Published is how a Transport uses the limits that servers publish in headers. The zero Published
@@ -156,17 +175,6 @@ func (p *Published) reserve(most float64) float64 {
 	}
 	return p.Reserve * most
 }
-
-// An Inspector reads limits that a server states outside of the header. said has those of status
-// and header, and may be changed: Throttled makes the response a throttle, RetryAt is when to
-// retry, and ShouldRetry = new(false) prevents a retry. A Reason that is "requests" or a unit of
-// [Config].Cost says whose limit has rejected the request.
-//
-// peek returns the beginning of the body, up to 64 KiB, and leaves the body whole. It waits for it,
-// but at most for a second or the AttemptTimeout, whichever is shorter, while the permit is held.
-// Call peek only for responses that may be throttled, never for a stream. The response must not be
-// changed, nor its body read.
-type Inspector func(resp *http.Response, peek func() []byte, said *ratelimit.Info)
 
 const defaultLongHeld = time.Minute
 

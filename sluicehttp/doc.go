@@ -38,7 +38,7 @@
 //
 // A crawler or a sender of webhooks calls hosts that others choose. No server can pause its key for
 // longer than Config.MaxPause, by default 24 hours. A server with many names cannot use up all
-// gates, see Config.Keys. A body that stalls delays an [Inspector] or a retry by at most a second.
+// gates, see Config.Keys. A body that stalls delays Config.Inspect or a retry by at most a second.
 //
 // docs/http.md has the details: statuses, the messages of a dozen servers, routes, headers, costs,
 // and SDKs.

@@ -129,7 +129,7 @@ func ExamplePublished() {
 }
 
 // Discord tells the time in the body more exactly than in the header.
-func ExampleInspector() {
+func ExampleConfig_inspect() {
 	discord := func(resp *http.Response, peek func() []byte, said *ratelimit.Info) {
 		if resp.StatusCode != http.StatusTooManyRequests {
 			return
@@ -159,29 +159,6 @@ func ExampleInspector() {
 	// Output: 200 OK true true
 }
 
-// DynamoDB throttles with the status 400, which only the body tells from a mistake
-// of the caller.
-func ExampleInspectors() {
-	srv := sluicetest.NewServer(sluicetest.On(1, sluicetest.Reply(400, `{"__type":"com.amazonaws.dynamodb.v20120810#ThrottlingException"}`)))
-	defer srv.Close()
-
-	transport, err := sluicehttp.New(srv.Transport(), sluicehttp.Config{
-		Inspect: sluicehttp.Inspectors(sluicehttp.AWS, sluicehttp.GitHub),
-		Retry:   sluice.RetryPolicy{ThrottleBackoff: sluice.Constant(time.Millisecond)}, // an example may not dawdle
-	})
-	if err != nil {
-		panic(err)
-	}
-	client := &http.Client{Transport: transport}
-	resp, err := client.Post("https://dynamodb.eu-west-1.amazonaws.com/", "application/x-amz-json-1.0", nil)
-	if err != nil {
-		panic(err)
-	}
-	resp.Body.Close()
-	fmt.Println(resp.Status, "after", len(srv.Record().Requests), "requests")
-	// Output: 200 OK after 2 requests
-}
-
 // Embeddings only compute, so a POST for them may be sent twice.
 func ExampleConfig_idempotent() {
 	srv := sluicetest.NewServer(sluicetest.On(1, sluicetest.Status(http.StatusBadGateway)))
@@ -196,29 +173,6 @@ func ExampleConfig_idempotent() {
 	}
 	client := &http.Client{Transport: transport}
 	resp, err := client.Post("https://api.example.com/v1/embeddings", "application/json", strings.NewReader("{}"))
-	if err != nil {
-		panic(err)
-	}
-	resp.Body.Close()
-	fmt.Println(resp.Status, "after", len(srv.Record().Requests), "requests")
-	// Output: 200 OK after 2 requests
-}
-
-// Anthropic is overloaded, and a gateway changed the status 529 to 500.
-func ExampleAnthropic() {
-	overloaded := sluicetest.Reply(500, `{"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}`)
-	srv := sluicetest.NewServer(sluicetest.On(1, overloaded))
-	defer srv.Close()
-
-	transport, err := sluicehttp.New(srv.Transport(), sluicehttp.Config{
-		Inspect: sluicehttp.Anthropic,
-		Retry:   sluice.RetryPolicy{ThrottleBackoff: sluice.Constant(time.Millisecond)}, // an example may not dawdle
-	})
-	if err != nil {
-		panic(err)
-	}
-	client := &http.Client{Transport: transport}
-	resp, err := client.Post("https://api.example.com/v1/messages", "application/json", strings.NewReader("{}"))
 	if err != nil {
 		panic(err)
 	}

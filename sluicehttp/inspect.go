@@ -6,17 +6,24 @@ import (
 	"strings"
 	"time"
 
+	"github.com/sluice-go/sluice/sluicehttp/internal/inspect"
 	"github.com/sluice-go/sluice/sluicehttp/ratelimit"
 )
 
-// GitHub is an [Inspector] for the secondary limits of GitHub. They have the status 403 or 429. If
-// GitHub does not say when to retry, the wait is a minute, doubled each time.
-//
-// Every Transport uses GitHub for responses with an X-GitHub-Request-Id.
-func GitHub(resp *http.Response, peek func() []byte, said *ratelimit.Info) {
-	gitHub(&answer{resp: resp, peek: peek, said: said})
+func init() {
+	inspect.AWS, inspect.GitHub, inspect.Google = inspected(aws), inspected(gitHub), inspected(google)
+	inspect.Anthropic, inspect.GraphQL = anthropic, graphQLAnywhere
 }
 
+// inspected returns a Config.Inspect that uses f for all responses.
+func inspected(f func(a *answer)) inspect.Func {
+	return func(resp *http.Response, peek func() []byte, said *ratelimit.Info) {
+		f(&answer{resp: resp, peek: peek, said: said})
+	}
+}
+
+// gitHub knows the secondary limits of GitHub. They have the status 403 or 429. If GitHub does not
+// say when to retry, the wait is a minute, doubled each time.
 func gitHub(a *answer) {
 	if a.resp.StatusCode != http.StatusForbidden && a.resp.StatusCode != http.StatusTooManyRequests {
 		return
@@ -42,13 +49,9 @@ func gitHub(a *answer) {
 	a.other = message != ""
 }
 
-// GraphQL is an [Inspector] for servers that throttle with an error whose code is THROTTLED or
-// RATE_LIMITED, with the status 200, as Shopify and GitHub, or any other from 400, as Linear. The
-// wait that follows from Shopify's throttleStatus is respected. A response with data is left alone.
-//
-// Every Transport uses GraphQL for errors of JSON, and for requests with "graphql" in their path.
-// As Config.Inspect it copies up to 64 KiB of every JSON response.
-func GraphQL(resp *http.Response, peek func() []byte, said *ratelimit.Info) {
+// graphQLAnywhere is graphQL for all responses, whatever the path of the request. It copies up to
+// 64 KiB of every JSON response.
+func graphQLAnywhere(resp *http.Response, peek func() []byte, said *ratelimit.Info) {
 	if resp.StatusCode != http.StatusOK && resp.StatusCode < 400 || !shortJSON(resp) || !bytes.Contains(peek(), []byte(`"errors"`)) {
 		return // most responses have no errors
 	}
@@ -57,13 +60,4 @@ func GraphQL(resp *http.Response, peek func() []byte, said *ratelimit.Info) {
 	if graphQL(&a); !a.partly {
 		*said = seen
 	}
-}
-
-// Google is an [Inspector] for the APIs of Google, which throttle with any status from 400, and a
-// body with a reason such as userRateLimitExceeded or the status RESOURCE_EXHAUSTED. With 429 and
-// 503 it reads the retryDelay. It prevents retries when the quota of a day is used up.
-//
-// Every Transport uses Google for errors of JSON.
-func Google(resp *http.Response, peek func() []byte, said *ratelimit.Info) {
-	google(&answer{resp: resp, peek: peek, said: said})
 }

@@ -6,12 +6,10 @@ import (
 	"github.com/sluice-go/sluice/sluicehttp/ratelimit"
 )
 
-// Anthropic is an [Inspector] for the API of Anthropic, also behind a gateway. It makes an
-// overloaded_error with any status from 500 a throttle; status 529 always is one. It prevents
-// retries of a 429 because of the spend limit. It does not see errors within an event stream.
-//
-// Every Transport uses Anthropic for errors of JSON.
-func Anthropic(resp *http.Response, peek func() []byte, said *ratelimit.Info) {
+// anthropic knows the API of Anthropic, also behind a gateway. It makes an overloaded_error with
+// any status from 500 a throttle; status 529 always is one. It prevents retries of a 429 because of
+// the spend limit. It does not see errors within an event stream.
+func anthropic(resp *http.Response, peek func() []byte, said *ratelimit.Info) {
 	if resp.StatusCode < 500 && (resp.StatusCode != http.StatusTooManyRequests || !said.RetryAt.IsZero()) {
 		return
 	}

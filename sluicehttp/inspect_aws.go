@@ -4,21 +4,11 @@ import (
 	"bytes"
 	"net/http"
 	"strings"
-
-	"github.com/sluice-go/sluice/sluicehttp/ratelimit"
 )
 
-// AWS is an [Inspector] for the APIs of Amazon Web Services and compatible ones, such as other
-// object stores. They also throttle with the statuses 400 and 503 and an error code: AWS recognizes
-// those of aws-sdk-go-v2 and MinIO. Such a request is retried whatever its method.
-//
-// Every Transport uses AWS for responses that look like errors of Amazon: from 400, with
-// X-Amzn-ErrorType, X-Amzn-RequestId or X-Amz-Request-Id, or with the media type
-// application/x-amz-json or XML. As Config.Inspect it is used for all responses from 400.
-func AWS(resp *http.Response, peek func() []byte, said *ratelimit.Info) {
-	aws(&answer{resp: resp, peek: peek, said: said})
-}
-
+// aws knows the APIs of Amazon Web Services and compatible ones, such as other object stores. They
+// also throttle with the statuses 400 and 503 and an error code: those of aws-sdk-go-v2 and MinIO.
+// Such a request is retried whatever its method.
 func aws(a *answer) {
 	if a.resp.StatusCode < 400 {
 		return
@@ -55,7 +45,7 @@ func awsThrottle(code string) bool {
 	return false
 }
 
-// ofAmazon reports whether resp, an error of a media type, is one that AWS should look at, whatever
+// ofAmazon reports whether resp, an error of a media type, is one that aws should look at, whatever
 // the configuration.
 func ofAmazon(resp *http.Response, kind string) bool {
 	for _, name := range []string{"X-Amzn-Errortype", "X-Amzn-Requestid", "X-Amz-Request-Id"} {

@@ -14,6 +14,7 @@ import (
 	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/limits"
 	"github.com/sluice-go/sluice/sluicehttp"
+	"github.com/sluice-go/sluice/sluicehttp/internal/inspect"
 	"github.com/sluice-go/sluice/sluicehttp/ratelimit"
 	"github.com/sluice-go/sluice/sluicetest"
 )
@@ -39,7 +40,7 @@ func TestGitHub(t *testing.T) {
 		{"another status", 404, secondary, remaining, []time.Duration{0}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			inWorld(t, sluicehttp.Config{Inspect: sluicehttp.GitHub}, layers(sluicetest.On(1, sluicetest.Reply(c.status, c.body, c.header...))), func(w *world) {
+			inWorld(t, sluicehttp.Config{Inspect: inspect.GitHub}, layers(sluicetest.On(1, sluicetest.Reply(c.status, c.body, c.header...))), func(w *world) {
 				status, body, err := w.get(bg, "http://api.github.test/")
 				if err != nil || len(c.tries) == 1 && (status != c.status || body != c.body) || len(c.tries) == 2 && status != 200 {
 					t.Errorf("%d, %q, %v", status, body, err)
@@ -58,7 +59,7 @@ func TestGitHub_WaitsDouble(t *testing.T) {
 		refuse, // after a minute: the one call that tries
 		nil, nil, nil, refuse,
 	))
-	cfg := sluicehttp.Config{Inspect: sluicehttp.GitHub, Gate: sluice.Config{Concurrency: 3, Adaptive: sluice.Adaptive{Disabled: true}}}
+	cfg := sluicehttp.Config{Inspect: inspect.GitHub, Gate: sluice.Config{Concurrency: 3, Adaptive: sluice.Adaptive{Disabled: true}}}
 	inWorld(t, cfg, faults, func(w *world) {
 		var wg sync.WaitGroup
 		for range 3 {
@@ -89,7 +90,7 @@ func TestGraphQL(t *testing.T) {
 		{"not said to be JSON", `{"errors": [{"type": "RATE_LIMITED"}]}`, "Content-Type: text/plain", 1},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			inWorld(t, sluicehttp.Config{Retry: seconds, Inspect: sluicehttp.GraphQL}, layers(sluicetest.On(1, sluicetest.Reply(200, c.body, c.kind))), func(w *world) {
+			inWorld(t, sluicehttp.Config{Retry: seconds, Inspect: inspect.GraphQL}, layers(sluicetest.On(1, sluicetest.Reply(200, c.body, c.kind))), func(w *world) {
 				// A POST, for nothing was done.
 				status, body, err := w.do(request(t, bg, "POST", "http://a.test/graphql", strings.NewReader("{}")))
 				if status != 200 || err != nil || c.tries == 1 && body != c.body || c.tries == 2 && body != "ok\n" {
@@ -113,7 +114,7 @@ func TestGraphQL_TimeFromTheHeader(t *testing.T) {
 		"12": time.Second, // of another limit, so backed off from
 	} {
 		refusal := sluicetest.Reply(200, body, kind, "X-RateLimit-Limit: 5000", "X-RateLimit-Remaining: "+remaining, "X-RateLimit-Reset: 60")
-		inWorld(t, sluicehttp.Config{Retry: seconds, Inspect: sluicehttp.GraphQL}, layers(sluicetest.On(1, refusal)), func(w *world) {
+		inWorld(t, sluicehttp.Config{Retry: seconds, Inspect: inspect.GraphQL}, layers(sluicetest.On(1, refusal)), func(w *world) {
 			w.wantGet("http://a.test/graphql", 200)
 			w.wantCame(0, want)
 		})
@@ -122,7 +123,7 @@ func TestGraphQL_TimeFromTheHeader(t *testing.T) {
 
 func TestGoogle(t *testing.T) {
 	const body = `{"error": {"code": 429, "details": [{"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": "2.463586755s"}]}}`
-	inWorld(t, sluicehttp.Config{Inspect: sluicehttp.Google}, layers(sluicetest.On(1, sluicetest.Reply(429, body)), sluicetest.On(1, sluicetest.Reply(503, "no JSON"))), func(w *world) {
+	inWorld(t, sluicehttp.Config{Inspect: inspect.Google}, layers(sluicetest.On(1, sluicetest.Reply(429, body)), sluicetest.On(1, sluicetest.Reply(503, "no JSON"))), func(w *world) {
 		w.wantGet("http://a.test/", 503-303) // the 503 is backed off from
 		if came := w.srv.Record().Arrivals(); came[1] != 2463586755*time.Nanosecond {
 			t.Errorf("the second came at %v", came[1])
@@ -134,7 +135,7 @@ func TestGoogle(t *testing.T) {
 func TestGoogle_RetryAfter(t *testing.T) {
 	for delay, want := range map[string]time.Duration{"2s": 10 * time.Second, "20s": 20 * time.Second} {
 		body := `{"error": {"details": [{"retryDelay": "` + delay + `"}]}}`
-		inWorld(t, sluicehttp.Config{Inspect: sluicehttp.Google}, layers(sluicetest.On(1, sluicetest.Reply(429, body, "Retry-After: 10"))), func(w *world) {
+		inWorld(t, sluicehttp.Config{Inspect: inspect.Google}, layers(sluicetest.On(1, sluicetest.Reply(429, body, "Retry-After: 10"))), func(w *world) {
 			w.wantGet("http://a.test/", 200)
 			w.wantCame(0, want)
 		})
@@ -142,7 +143,7 @@ func TestGoogle_RetryAfter(t *testing.T) {
 }
 
 // An inspector sees 64 KiB of a body, and the caller all of it.
-func TestInspector_PeekLeavesTheBody(t *testing.T) {
+func TestInspect_PeekLeavesTheBody(t *testing.T) {
 	content := strings.Repeat("0123456789", 20000)
 	for _, n := range []int{0, 5, 64 << 10, 64<<10 + 1, len(content)} {
 		for _, fault := range []sluicetest.Layer{nil, sluicetest.CutBody(3)} {
@@ -230,8 +231,8 @@ func TestAWS(t *testing.T) {
 		{"fine", 200, `<Error><Code>SlowDown</Code></Error>`, nil, once},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			wantTries(t, sluicehttp.Config{Inspect: sluicehttp.AWS}, c.status, c.body, c.header, c.tries...)
-			keep := sluicehttp.Config{Inspect: sluicehttp.AWS, NoRetryThrottled: true}
+			wantTries(t, sluicehttp.Config{Inspect: inspect.AWS}, c.status, c.body, c.header, c.tries...)
+			keep := sluicehttp.Config{Inspect: inspect.AWS, NoRetryThrottled: true}
 			wantTries(t, keep, c.status, c.body, c.header, 0)
 		})
 	}
@@ -259,7 +260,7 @@ func TestAWS_ByDefault(t *testing.T) {
 		{200, json, "Content-Type: application/x-amz-json-1.0", once},
 		{404, "<Error><Code>NoSuchKey</Code></Error>", "Content-Type: application/xml", once},
 	} {
-		for _, cfg := range []sluicehttp.Config{{}, {Inspect: sluicehttp.GitHub}, {Inspect: sluicehttp.AWS}} {
+		for _, cfg := range []sluicehttp.Config{{}, {Inspect: inspect.GitHub}, {Inspect: inspect.AWS}} {
 			if cfg.Inspect == nil || len(c.tries) == 2 {
 				wantTries(t, cfg, c.status, c.body, []string{c.header}, c.tries...)
 			}
@@ -295,16 +296,16 @@ func TestAnthropic(t *testing.T) {
 			if c.header != "" {
 				header = append(header, c.header)
 			}
-			wantTries(t, sluicehttp.Config{Inspect: sluicehttp.Anthropic}, c.status, fmt.Sprintf(body, c.kind, c.code), header, c.tries...)
+			wantTries(t, sluicehttp.Config{Inspect: inspect.Anthropic}, c.status, fmt.Sprintf(body, c.kind, c.code), header, c.tries...)
 		})
 	}
-	wantTries(t, sluicehttp.Config{Inspect: sluicehttp.Anthropic}, 503, "no JSON", nil, 0)
+	wantTries(t, sluicehttp.Config{Inspect: inspect.Anthropic}, 503, "no JSON", nil, 0)
 }
 
-// One transport for several APIs: each Inspector knows its own, and the later ones
+// One transport for several APIs: each inspector knows its own, and the later ones
 // see what the earlier ones found.
-func TestInspectors(t *testing.T) {
-	all := sluicehttp.Inspectors(nil, sluicehttp.GitHub, sluicehttp.Google, sluicehttp.GraphQL, nil, sluicehttp.AWS, sluicehttp.Anthropic)
+func TestInspect_All(t *testing.T) {
+	all := inspect.All(inspect.GitHub, inspect.Google, inspect.GraphQL, inspect.AWS, inspect.Anthropic)
 	again := []time.Duration{0, time.Second}
 	for _, c := range []struct {
 		status int
@@ -324,17 +325,16 @@ func TestInspectors(t *testing.T) {
 	} {
 		wantTries(t, sluicehttp.Config{Inspect: all}, c.status, c.body, nil, c.tries...)
 	}
-	wantTries(t, sluicehttp.Config{Inspect: sluicehttp.Inspectors()}, 500, "x", nil, 0)
+	wantTries(t, sluicehttp.Config{Inspect: inspect.All()}, 500, "x", nil, 0)
 	var order []string
-	note := func(name string) sluicehttp.Inspector {
+	note := func(name string) inspect.Func {
 		return func(_ *http.Response, peek func() []byte, said *ratelimit.Info) {
 			order = append(order, fmt.Sprint(name, string(peek()), said.Reason))
 			said.Reason += name
 		}
 	}
-	three := []sluicehttp.Inspector{note("a"), note("b"), note("c")}
-	cfg := sluicehttp.Config{Inspect: sluicehttp.Inspectors(three...)}
-	three[0] = nil // is the caller's
+	three := []inspect.Func{note("a"), note("b"), note("c")}
+	cfg := sluicehttp.Config{Inspect: inspect.All(three...)}
 	wantTries(t, cfg, 404, "x", nil, 0)
 	if got := fmt.Sprint(order); got != "[ax bxa cxab]" {
 		t.Error(got)
@@ -343,23 +343,23 @@ func TestInspectors(t *testing.T) {
 
 // # Bodies that stall
 
-// A body that stalls holds an Inspector up for a second, and with it RoundTrip and the
+// A body that stalls holds Config.Inspect up for a second, and with it RoundTrip and the
 // permit. The response is then judged by its header, and the caller can read all of it.
-func TestInspector_StallingBody(t *testing.T) {
+func TestInspect_StallingBody(t *testing.T) {
 	jsonType := "Content-Type: application/json"
 	long := `{"message": "` + strings.Repeat("x", 100) + `"}`
 	for _, c := range []struct {
 		name    string
-		inspect sluicehttp.Inspector
+		inspect inspect.Func
 		status  int
 		header  []string
 		second  time.Duration // when the second attempt comes, or how long after the stall; 0 if there is none
 	}{
-		{"GitHub, forbidden", sluicehttp.GitHub, 403, nil, 0},
-		{"GitHub, too many", sluicehttp.GitHub, 429, nil, time.Second},
-		{"Google", sluicehttp.Google, 429, []string{"Retry-After: 60"}, time.Minute},
-		{"Google, without a time", sluicehttp.Google, 503, nil, time.Second},
-		{"GraphQL", sluicehttp.GraphQL, 200, []string{jsonType}, 0},
+		{"GitHub, forbidden", inspect.GitHub, 403, nil, 0},
+		{"GitHub, too many", inspect.GitHub, 429, nil, time.Second},
+		{"Google", inspect.Google, 429, []string{"Retry-After: 60"}, time.Minute},
+		{"Google, without a time", inspect.Google, 503, nil, time.Second},
+		{"GraphQL", inspect.GraphQL, 200, []string{jsonType}, 0},
 		{"another", func(_ *http.Response, peek func() []byte, _ *ratelimit.Info) { peek(); peek() }, 404, nil, 0},
 	} {
 		for _, scheme := range []string{"http", "https"} {
@@ -416,8 +416,8 @@ func TestInspector_StallingBody(t *testing.T) {
 }
 
 // While the body stalls the key is paused by what the header says: no other request
-// leaves. An Inspector that finds a shorter pause in a body that is there delays no call.
-func TestInspector_StallingBody_KeyIsPaused(t *testing.T) {
+// leaves. An inspector that finds a shorter pause in a body that is there delays no call.
+func TestInspect_StallingBody_KeyIsPaused(t *testing.T) {
 	for _, c := range []struct {
 		name   string
 		status int
@@ -496,8 +496,8 @@ func TestInspector_StallingBody_KeyIsPaused(t *testing.T) {
 }
 
 // A function of the configuration that panics leaks neither the permit nor the body.
-func TestInspector_Panic(t *testing.T) {
-	inspect := func(before bool) sluicehttp.Inspector {
+func TestInspect_Panic(t *testing.T) {
+	inspect := func(before bool) inspect.Func {
 		return func(_ *http.Response, peek func() []byte, _ *ratelimit.Info) {
 			if !before {
 				peek()
@@ -552,10 +552,10 @@ func (c *closeCounter) Close() error {
 	return c.ReadCloser.Close()
 }
 
-// While an Inspector waits for a body, the key is not paused for longer than
+// While an inspector waits for a body, the key is not paused for longer than
 // Config.MaxPause either.
-func TestInspector_StallingBody_PauseIsNotLonger(t *testing.T) {
-	cfg := sluicehttp.Config{Inspect: sluicehttp.Google, MaxPause: 200 * ms, Retry: sluice.RetryPolicy{Attempts: 1}}
+func TestInspect_StallingBody_PauseIsNotLonger(t *testing.T) {
+	cfg := sluicehttp.Config{Inspect: inspect.Google, MaxPause: 200 * ms, Retry: sluice.RetryPolicy{Attempts: 1}}
 	faults := layers(sluicetest.On(1, sluicetest.Stall(4, limits.Never)), sluicetest.On(1, sluicetest.Reply(429, "12345678", "Retry-After: 60")))
 	for _, scheme := range []string{"http", "https"} {
 		inWorld(t, cfg, faults, func(w *world) {

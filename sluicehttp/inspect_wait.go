@@ -82,7 +82,7 @@ func waitField(key string) string {
 func (a *answer) until(field, value string) time.Duration {
 	now := time.Now()
 	header := http.Header{field: {value}, "Date": a.resp.Header["Date"]}
-	said, _ := ratelimit.Options{}.Parse(http.StatusTooManyRequests, header, now)
+	said, _ := ratelimit.Parse(http.StatusTooManyRequests, header, now)
 	return said.RetryAt.Sub(now) // negative if there is none
 }
 

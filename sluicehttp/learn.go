@@ -10,7 +10,7 @@ import (
 )
 
 // inspect completes said, the limits in the header of resp: by those makers that some
-// has a bit for, by the configured Inspector, which has the last word, and by when to retry. resp
+// has a bit for, by Config.Inspect, which has the last word, and by when to retry. resp
 // arrived at now. Its body is waited for for at most patience. partly and other are those of an
 // answer.
 func (st *state) inspect(resp *http.Response, some uint32, said *ratelimit.Info, now time.Time, patience time.Duration) (partly, other bool) {
@@ -39,7 +39,7 @@ func (st *state) inspect(resp *http.Response, some uint32, said *ratelimit.Info,
 // a throttling response: a Retry-After, or when the exhausted limit opens.
 func (st *state) whenRefused(said *ratelimit.Info, resp *http.Response, now time.Time) {
 	if resp.StatusCode < 300 { // whose Retry-After was not read
-		as429, _ := st.t.cfg.Headers.Parse(http.StatusTooManyRequests, resp.Header, now)
+		as429, _ := ratelimit.Parse(http.StatusTooManyRequests, resp.Header, now, st.t.cfg.Headers)
 		if said.RetryAt, said.RetrySource = as429.RetryAt, as429.RetrySource; !said.RetryAt.IsZero() {
 			return
 		}

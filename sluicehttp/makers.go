@@ -5,6 +5,8 @@ import (
 	"net/http"
 	"strings"
 	"time"
+
+	"github.com/sluice-go/sluice/sluicehttp/internal/inspect"
 )
 
 // # Which responses are read, if nothing is configured?
@@ -55,7 +57,7 @@ var makers = []maker{
 	{name: "problem", looks: ofType("application/problem+json"), mark: problemTypes, inspect: problem},
 	{name: "Google", looks: jsonError, mark: `"error"`, inspect: google},
 	{name: "error.code", looks: jsonError, mark: `"error"`, inspect: errorCode},
-	{name: "Anthropic", looks: jsonError, mark: `"type"`, inspect: by(Anthropic)},
+	{name: "Anthropic", looks: jsonError, mark: `"type"`, inspect: by(anthropic)},
 	{name: "retry_after", looks: jsonError, mark: `"retry_after"`, inspect: retryAfterInBody},
 	{name: "Ollama", looks: jsonError, mark: "maximum pending requests exceeded", inspect: ollama},
 	{name: "GraphQL", looks: jsonError, mark: `"errors"`, inspect: graphQL, fine: `"data":{`, batches: true},
@@ -158,7 +160,7 @@ func (m *maker) suspects(resp *http.Response, patience time.Duration) bool {
 }
 
 // by returns i for the table of makers.
-func by(i Inspector) func(*answer) {
+func by(i inspect.Func) func(*answer) {
 	return func(a *answer) { i(a.resp, a.peek, a.said) }
 }
 

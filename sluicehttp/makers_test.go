@@ -16,6 +16,7 @@ import (
 	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/internal/testkit/built"
 	"github.com/sluice-go/sluice/sluicehttp"
+	"github.com/sluice-go/sluice/sluicehttp/internal/inspect"
 	"github.com/sluice-go/sluice/sluicehttp/ratelimit"
 	"github.com/sluice-go/sluice/sluicetest"
 )
@@ -285,11 +286,11 @@ func TestMakers(t *testing.T) {
 	}
 }
 
-// A configured Inspector has the last word.
+// A configured inspector has the last word.
 func TestMakers_ConfiguredLast(t *testing.T) {
 	drive := fmt.Sprintf(googleForbidden, "rateLimitExceeded")
 	wantTries(t, sluicehttp.Config{Inspect: never}, 403, drive, []string{"Content-Type: application/json"}, 0)
-	wantTries(t, sluicehttp.Config{Inspect: sluicehttp.GitHub}, 403, drive, []string{"Content-Type: application/json"}, 0, second)
+	wantTries(t, sluicehttp.Config{Inspect: inspect.GitHub}, 403, drive, []string{"Content-Type: application/json"}, 0, second)
 	wantTries(t, sluicehttp.Config{NoRetryThrottled: true}, 403, drive, []string{"Content-Type: application/json"}, 0)
 }
 
@@ -540,7 +541,7 @@ func TestMakers_Shopify(t *testing.T) {
 	})
 }
 
-// never is an Inspector that prevents retries.
+// never is an inspector that prevents retries.
 func never(_ *http.Response, _ func() []byte, said *ratelimit.Info) { said.ShouldRetry = new(false) }
 
 func copyAndClose(to io.Writer, body io.ReadCloser) error {

@@ -17,6 +17,7 @@ import (
 	"github.com/sluice-go/sluice/internal/testkit/built"
 	"github.com/sluice-go/sluice/limits"
 	"github.com/sluice-go/sluice/sluicehttp"
+	"github.com/sluice-go/sluice/sluicehttp/internal/inspect"
 	"github.com/sluice-go/sluice/sluicetest"
 )
 
@@ -155,7 +156,7 @@ func TestTransport_Resume(t *testing.T) {
 		{"nothing remains", sluicehttp.Config{}, sluicetest.Reply(200, "", "X-RateLimit-Remaining: 0", "X-RateLimit-Reset: 400000000")},
 		{"all calls", sluicehttp.Config{}, sluicetest.Reply(429, "", "Retry-After: 9999", "X-RateLimit-Global: true")},
 		{"spread", sluicehttp.Config{Published: sluicehttp.Published{Spread: 1}}, sluicetest.Reply(200, "", "X-RateLimit-Limit: 10", "X-RateLimit-Remaining: 1", "X-RateLimit-Reset: 9999")},
-		{"a floor", sluicehttp.Config{Inspect: sluicehttp.GitHub}, sluicetest.Reply(403, secondary, kind)},
+		{"a floor", sluicehttp.Config{Inspect: inspect.GitHub}, sluicetest.Reply(403, secondary, kind)},
 		{"a tenant", tenant, sluicetest.Reply(429, "", "Retry-After: 9999999999")},
 		{"a tenant, all calls", tenant, sluicetest.Reply(429, "", "Retry-After: 9999", "X-RateLimit-Global: true")},
 	} {
@@ -297,7 +298,7 @@ func TestTransport_SetRate_AndServers(t *testing.T) {
 // A secondary limit doubles its waits; Resume begins anew.
 func TestTransport_Resume_DoubledWaits(t *testing.T) {
 	refuse := sluicetest.Reply(403, secondary)
-	cfg := sluicehttp.Config{Inspect: sluicehttp.GitHub, Retry: sluice.RetryPolicy{Attempts: 1, MaxServerWait: 1}}
+	cfg := sluicehttp.Config{Inspect: inspect.GitHub, Retry: sluice.RetryPolicy{Attempts: 1, MaxServerWait: 1}}
 	inWorld(t, cfg, layers(sluicetest.Script(refuse, refuse)), func(w *world) {
 		for range 2 {
 			w.wantGet("http://a.test/", 403)

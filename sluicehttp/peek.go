@@ -15,8 +15,8 @@ const (
 	mostGlanced = 512
 )
 
-// A peeked is a body whose beginning is or was read for an Inspector. A goroutine reads it:
-// the Inspector gets the bytes that arrive within a second, so a server that sends half a body does
+// A peeked is a body whose beginning is or was read for an inspector. A goroutine reads it:
+// the inspector gets the bytes that arrive within a second, so a server that sends half a body does
 // not hold the permit, and later reads return everything, so a slow response is not lost.
 type peeked struct {
 	body io.ReadCloser
@@ -157,9 +157,9 @@ func stalled(body io.Reader) bool {
 	return p.late
 }
 
-// peeker returns the peek function of an Inspector for resp; said is from the header.
+// peeker returns the peek function of an inspector for resp; said is from the header.
 // If that pauses the gate, it is paused while peek waits for the body, but only so long: the
-// Inspector may find a shorter time in the body, and a pause cannot be shortened.
+// inspector may find a shorter time in the body, and a pause cannot be shortened.
 func (st *state) peeker(resp *http.Response, said *ratelimit.Info, now time.Time, patience time.Duration) func() []byte {
 	var seen []byte
 	asked := false

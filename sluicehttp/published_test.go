@@ -18,6 +18,7 @@ import (
 	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/limits"
 	"github.com/sluice-go/sluice/sluicehttp"
+	"github.com/sluice-go/sluice/sluicehttp/internal/inspect"
 	"github.com/sluice-go/sluice/sluicetest"
 )
 
@@ -168,7 +169,7 @@ func estimated(units ...sluice.Unit) func(*http.Request, []byte) sluice.Costs {
 }
 
 // totalTokens reads the usage of a response of a fakeLLM.
-func totalTokens(unit sluice.Unit) sluicehttp.Usage {
+func totalTokens(unit sluice.Unit) func(*http.Response, []byte, sluice.Costs) {
 	return func(_ *http.Response, part []byte, used sluice.Costs) {
 		var answer struct {
 			Usage *struct {
@@ -283,7 +284,7 @@ func one(*http.Request, []byte) sluice.Costs { return nil }
 
 // Calls in flight never exceed what remains, so a window ends without a refusal.
 func TestConfig_Cost_InFlightNeverExceedsWhatRemains(t *testing.T) {
-	inWorld(t, sluicehttp.Config{Cost: one, Inspect: sluicehttp.GitHub}, windowed(50*ms), func(w *world) {
+	inWorld(t, sluicehttp.Config{Cost: one, Inspect: inspect.GitHub}, windowed(50*ms), func(w *world) {
 		var wg sync.WaitGroup
 		for range 35 {
 			wg.Go(func() { w.wantGet("https://a.test/", 200) })

@@ -8,6 +8,7 @@ import (
 
 	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/internal/reroute"
+	"github.com/sluice-go/sluice/sluicehttp/ratelimit"
 )
 
 // RoundTrip implements [http.RoundTripper]. It sends req, retries it if Config allows, and returns
@@ -246,7 +247,8 @@ func (c *call) unsuccessful(resp *http.Response, h *hold, f *failure, now time.T
 // that needs no note either.
 func (c *call) learn(h *hold, resp *http.Response) (*failure, time.Time) {
 	st := h.state
-	said, warnings, now := c.t.cfg.Headers.ParseNow(resp.StatusCode, resp.Header)
+	said, warnings := ratelimit.Parse(resp.StatusCode, resp.Header, time.Time{}, c.t.cfg.Headers)
+	now := said.Arrived
 	some := uint32(0)
 	if resp.StatusCode >= 400 || resp.StatusCode == http.StatusOK {
 		some = c.speakers(resp)

@@ -9,33 +9,12 @@ import (
 	"github.com/sluice-go/sluice"
 )
 
-// A Usage reads the actual amounts of a request from a response, and writes the amounts that it
-// finds into used; later ones replace earlier ones. It gets the body in parts, while the caller
-// reads it:
-//
-//	text/event-stream   part is the data of each event, when it has been read. An event at the
-//	                    end of the body needs no empty line after it. The last part is nil.
-//	other bodies        one part
-//
-// Of more than 64 KiB a part is the last 64 KiB. If they begin with { they are treated as JSON, and
-// part is the JSON without white space, with "" for strings of more than 1 KiB and [] for arrays
-// still longer than 4 KiB. A body is uncompressed only if net/http has done that: if the request
-// has no Accept-Encoding of its own.
-//
-// The last part comes when the body was read to its end, and resp.Trailer is complete, or when it
-// is closed. It does not come if the context of the request ends before. The amounts in used then
-// settle the request, see [Report.Settle]. Amounts below 0 and above 10⁹ are ignored.
-//
-// A Usage must not read the body, change resp, or keep part. It is called by the goroutine that
-// reads the body, concurrently for several responses.
-type Usage func(resp *http.Response, part []byte, used sluice.Costs)
-
 const mostOfUsage = 64 << 10 // bytes of a part
 
-// A meter passes a body to a Usage and settles the bill at its end. The methods of a nil
+// A meter passes a body to Config.Usage and settles the bill at its end. The methods of a nil
 // meter do nothing.
 type meter struct {
-	usage Usage
+	usage func(resp *http.Response, part []byte, used sluice.Costs)
 	bill  *bill
 	from  *http.Response // for its trailers
 
@@ -48,7 +27,7 @@ type meter struct {
 }
 
 // newMeter returns the meter for resp, or nil if there is nothing to settle.
-func newMeter(usage Usage, b *bill, resp *http.Response) *meter {
+func newMeter(usage func(*http.Response, []byte, sluice.Costs), b *bill, resp *http.Response) *meter {
 	if usage == nil || b == nil || b.settled.Load() || resp.StatusCode == http.StatusSwitchingProtocols {
 		return nil
 	}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/sluicehttp"
+	"github.com/sluice-go/sluice/sluicehttp/internal/inspect"
 )
 
 // Anthropic returns a Config for the API of Anthropic, also behind a gateway. Each model has a
@@ -20,7 +21,7 @@ func Anthropic() sluicehttp.Config {
 	return sluicehttp.Config{
 		Key:        hostAndModel,
 		Idempotent: func(req *http.Request, _ []byte) bool { return toModel(req, "/messages") },
-		Inspect:    sluicehttp.Anthropic,
+		Inspect:    inspect.Anthropic,
 		Cost:       anthropicCost(&outputs),
 		Usage:      anthropicUsage(&outputs),
 	}
@@ -45,7 +46,7 @@ func anthropicCost(outputs *average) func(*http.Request, []byte) sluice.Costs {
 
 // anthropicUsage reads the usage of a message. A stream has the input in its first event, with an
 // output that is not the final one, and the output in one of its last.
-func anthropicUsage(outputs *average) sluicehttp.Usage {
+func anthropicUsage(outputs *average) func(*http.Response, []byte, sluice.Costs) {
 	return func(resp *http.Response, part []byte, used sluice.Costs) {
 		var u struct {
 			Input   *int64 `json:"input_tokens"`

@@ -36,7 +36,7 @@ var atlassianReads = []string{
 	"/jql/parse", "/jql/match", "/expression/eval", "/expression/evaluate", "/expression/analyse",
 }
 
-// atlassianQuota is an Inspector: quotas are those of an app, and the other limits are those of an
+// atlassianQuota is a Config.Inspect: quotas are those of an app, and the other limits are those of an
 // endpoint or an issue.
 func atlassianQuota(_ *http.Response, _ func() []byte, said *ratelimit.Info) {
 	if said.Throttled && strings.Contains(said.Reason, "-quota-") {

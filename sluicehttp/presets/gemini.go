@@ -15,7 +15,7 @@ var geminiModels = []string{
 
 // Gemini returns a Config for the Gemini API and for the models of Vertex AI. Each model has a
 // gate: its key is the host and the name of the model. Requests to a model may be sent twice. A 429
-// says when to retry, see sluicehttp.Google.
+// says when to retry.
 //
 // LLM tokens are not estimated.
 func Gemini() sluicehttp.Config {

@@ -7,17 +7,18 @@ import (
 
 	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/sluicehttp"
+	"github.com/sluice-go/sluice/sluicehttp/internal/inspect"
 )
 
 // GitHub returns a Config for the REST and GraphQL APIs of GitHub, also of an Enterprise Server.
 // REST, search, search of code, and GraphQL have a gate each, whose key is the host and the name of
 // the resource. Requests in flight never exceed the remaining quota of an hour, so its end brings
 // no throttling responses, and the next hour is waited for: up to 2 hours. Secondary limits are
-// recognized, see sluicehttp.GitHub. A GraphQL query is taken to cost a point.
+// recognized. A GraphQL query is taken to cost a point.
 func GitHub() sluicehttp.Config {
 	return sluicehttp.Config{
 		Key:     githubResource,
-		Inspect: sluicehttp.Inspectors(sluicehttp.GitHub, sluicehttp.GraphQL),
+		Inspect: inspect.All(inspect.GitHub, inspect.GraphQL),
 		Retry:   sluice.RetryPolicy{MaxServerWait: 2 * time.Hour},
 		Cost: func(req *http.Request, body []byte) sluice.Costs {
 			if strings.HasSuffix(req.URL.Path, "/graphql") {

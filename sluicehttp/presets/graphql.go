@@ -12,7 +12,7 @@ import (
 
 // GraphQL returns a Config for APIs that speak GraphQL, such as those of Shopify, Linear and
 // Monday. Queries may be sent twice although they are POSTs; mutations, subscriptions, and queries
-// of which only the hash is sent may not. See also [sluicehttp.GraphQL].
+// of which only the hash is sent may not.
 //
 // For GitHub, see GitHub.
 func GraphQL() sluicehttp.Config {

@@ -52,7 +52,7 @@ func openAICost(outputs *average) func(*http.Request, []byte) sluice.Costs {
 }
 
 // openAIUsage reads the usage of completions, responses and embeddings.
-func openAIUsage(outputs *average) sluicehttp.Usage {
+func openAIUsage(outputs *average) func(*http.Response, []byte, sluice.Costs) {
 	return func(resp *http.Response, part []byte, used sluice.Costs) {
 		var u struct {
 			Total      int64 `json:"total_tokens"`
@@ -69,7 +69,7 @@ func openAIUsage(outputs *average) sluicehttp.Usage {
 	}
 }
 
-// whichLimit is an Inspector that reads the error of a 429: which limit it was, "tokens" or
+// whichLimit is a Config.Inspect that reads the error of a 429: which limit it was, "tokens" or
 // "requests", or that there is no credit, which no waiting ends.
 func whichLimit(resp *http.Response, peek func() []byte, said *ratelimit.Info) {
 	if resp.StatusCode != http.StatusTooManyRequests {

@@ -65,7 +65,7 @@ func ExampleWarning() {
 // A server whose Retry-After is in milliseconds.
 func ExampleOptions() {
 	options := ratelimit.Options{Millis: []string{"Retry-After"}}
-	s, _ := options.Parse(http.StatusServiceUnavailable, header("Retry-After: 1500"), now)
+	s, _ := ratelimit.Parse(http.StatusServiceUnavailable, header("Retry-After: 1500"), now, options)
 	fmt.Println("retry in", s.RetryAt.Sub(now))
 	// Output:
 	// retry in 1.5s

@@ -48,6 +48,10 @@ type Info struct {
 	Bucket, Scope, Reason string
 	Global                bool
 
+	// Arrived is when the response arrived: the now of Parse or, if that is zero, the time of Parse.
+	// It is zero if Parse did not read the clock, because the header has no rate-limit fields.
+	Arrived time.Time
+
 	// FromCache reports that the response comes from a cache. Then only the Retry-After family and
 	// ShouldRetry are read.
 	FromCache bool

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// Options configure how [Options.Parse] reads a header. The zero Options suit most
+// Options configure how [Parse] reads a header. The zero Options suit most
 // servers.
 type Options struct {
 	// Millis are the names of fields whose numbers are milliseconds from now, in any case, such as

@@ -145,7 +145,7 @@ func TestParse(t *testing.T) {
 		{"no values", 200, http.Header{"X-Ratelimit-Limit": nil, "Retry-After": {}, "Ratelimit": {""}, "Age": nil}, Info{}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			tt.want.Status = tt.status
+			tt.want.Status, tt.want.Arrived = tt.status, arrival
 			got, warnings := Parse(tt.status, tt.header, arrival)
 			if !reflect.DeepEqual(got, tt.want) {
 				t.Errorf("got  %+v\nwant %+v\nwarnings %v", got, tt.want, warnings)
@@ -226,7 +226,7 @@ func TestInfo_PauseUntil(t *testing.T) {
 func TestOptions(t *testing.T) {
 	parse := func(o Options, lines ...string) Info {
 		t.Helper()
-		s, _ := o.Parse(429, fields(lines...), arrival)
+		s, _ := Parse(429, fields(lines...), arrival, o)
 		return s
 	}
 	wait := func(s Info, want time.Duration) {
@@ -366,7 +366,7 @@ func TestParse_Bounds(t *testing.T) {
 	}
 }
 
-func TestParseNow(t *testing.T) {
+func TestParse_ReadsTheClock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		time.Sleep(time.Hour)
 		for name, header := range map[string]http.Header{
@@ -375,7 +375,9 @@ func TestParseNow(t *testing.T) {
 		} {
 			for _, status := range []int{200, 429} {
 				want, wantWarnings := Parse(status, header, time.Now())
-				got, warnings, now := Options{}.ParseNow(status, header)
+				got, warnings := Parse(status, header, time.Time{})
+				now := got.Arrived
+				got.Arrived = want.Arrived
 				if !reflect.DeepEqual(got, want) || !reflect.DeepEqual(warnings, wantWarnings) {
 					t.Errorf("%s, %d: got %+v, want %+v", name, status, got, want)
 				}

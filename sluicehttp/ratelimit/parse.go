@@ -3,33 +3,23 @@ package ratelimit
 import (
 	"net/http"
 	"time"
+
+	"github.com/sluice-go/sluice/internal/defaults"
 )
 
-// Parse is [Options.Parse] without options.
-func Parse(status int, header http.Header, now time.Time) (Info, []Warning) {
-	return Options{}.Parse(status, header, now)
-}
-
-// Parse reads the limits in the header of a response. now is when the response arrived, and must
-// not be zero. Parse never fails: it ignores malformed values, with a [Warning] for each, and reads
-// the rest.
+// Parse reads the limits in the header of a response. now is when the response arrived; zero means
+// just now. Parse never fails: it ignores malformed values, with a [Warning] for each, and reads the
+// rest. More than one Options panics.
 //
 // Parse ignores values longer than 4 KiB, items of a field after the 64th, and rate-limit fields
 // after the 32nd.
-func (o Options) Parse(status int, header http.Header, now time.Time) (Info, []Warning) {
-	s, warnings, _ := o.parse(status, header, now)
-	return s, warnings
+func Parse(status int, header http.Header, now time.Time, options ...Options) (Info, []Warning) {
+	o := defaults.Option("ratelimit.Parse", options)
+	return o.parse(status, header, now)
 }
 
-// ParseNow is Parse for a response that has just arrived. It returns when that was, or the zero
-// time if the header has no rate-limit fields: then it does not read the clock.
-func (o Options) ParseNow(status int, header http.Header) (Info, []Warning, time.Time) {
-	return o.parse(status, header, time.Time{})
-}
-
-// parse is Parse, or ParseNow if now is zero.
-func (o *Options) parse(status int, header http.Header, now time.Time) (s Info, warnings []Warning, at time.Time) {
-	s.Status = status
+func (o *Options) parse(status int, header http.Header, now time.Time) (s Info, warnings []Warning) {
+	s.Status, s.Arrived = status, now
 	s.Throttled = status == http.StatusTooManyRequests || status == statusOverloaded
 	if len(o.CacheMarkers) > 0 {
 		s.FromCache = o.marked(header)
@@ -51,19 +41,18 @@ func (o *Options) parse(status int, header http.Header, now time.Time) (s Info, 
 		n++
 	}
 	if n == 0 {
-		return s, nil, now
+		return s, nil
 	}
 	if now.IsZero() {
 		now = time.Now()
+		s.Arrived = now
 	}
 	if n > few {
-		s, warnings = o.readMany(&s, header, now)
-		return s, warnings, now
+		return o.readMany(&s, header, now)
 	}
 	var order [few]uint8
 	inOrder(fields[:n], order[:n])
-	s, warnings = o.read(&s, fields[:n], order[:n], header, now)
-	return s, warnings, now
+	return o.read(&s, fields[:n], order[:n], header, now)
 }
 
 const (

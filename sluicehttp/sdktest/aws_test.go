@@ -15,6 +15,7 @@ import (
 
 	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/sluicehttp"
+	"github.com/sluice-go/sluice/sluicehttp/presets"
 	"github.com/sluice-go/sluice/sluicehttp/ratelimit"
 	"github.com/sluice-go/sluice/sluicetest"
 )
@@ -134,7 +135,7 @@ func TestAWSAccidents(t *testing.T) {
 	}
 }
 
-// The Inspector knows every code that the SDK counts as a throttle.
+// Config.Inspect of AWS knows every code that the SDK counts as a throttle.
 func TestAWSKnowsTheCodesOfTheSDK(t *testing.T) {
 	if len(retry.DefaultThrottleErrorCodes) == 0 {
 		t.Fatal("no codes")
@@ -142,7 +143,7 @@ func TestAWSKnowsTheCodesOfTheSDK(t *testing.T) {
 	for code := range retry.DefaultThrottleErrorCodes {
 		var said ratelimit.Info
 		resp := &http.Response{StatusCode: 400, Header: make(http.Header)}
-		sluicehttp.AWS(resp, func() []byte { return []byte(`{"__type":"com.example#` + code + `"}`) }, &said)
+		presets.AWS().Inspect(resp, func() []byte { return []byte(`{"__type":"com.example#` + code + `"}`) }, &said)
 		if !said.Throttled {
 			t.Errorf("%s is no throttle", code)
 		}

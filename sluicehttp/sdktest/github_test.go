@@ -10,6 +10,7 @@ import (
 
 	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/sluicehttp"
+	"github.com/sluice-go/sluice/sluicehttp/presets"
 	"github.com/sluice-go/sluice/sluicetest"
 )
 
@@ -39,7 +40,7 @@ func githubJob(options ...github.ClientOptionsFunc) job {
 // go-github refuses calls itself once it has seen that nothing remains, and never
 // asks the transport. WithDisableRateLimitCheck leaves the waiting to the transport.
 func TestGitHub(t *testing.T) {
-	cfg := &sluicehttp.Config{Inspect: sluicehttp.GitHub}
+	cfg := &sluicehttp.Config{Inspect: presets.GitHub().Inspect}
 	j := githubJob(github.WithDisableRateLimitCheck())
 	alone := githubJob().run(t, "go-github alone")
 	j.through = cfg
@@ -65,7 +66,7 @@ func TestGitHubForAnHour(t *testing.T) {
 			latency(), limited(limit, 403, "application/json", `{"message":"API rate limit exceeded"}`), sluicetest.Reply(200, `{"name":"r"}`, jsonKind),
 		}
 	}
-	j.through = &sluicehttp.Config{Inspect: sluicehttp.GitHub, Retry: sluice.RetryPolicy{MaxServerWait: 2 * time.Hour}}
+	j.through = &sluicehttp.Config{Inspect: presets.GitHub().Inspect, Retry: sluice.RetryPolicy{MaxServerWait: 2 * time.Hour}}
 	j.wantAll(t, j.run(t, "a window of an hour"))
 }
 
@@ -78,7 +79,7 @@ func TestGitHubsSecondaryLimit(t *testing.T) {
 		return []sluicetest.Layer{latency(), sluicetest.On(100, refuse), sluicetest.Reply(200, `{"name":"r"}`, jsonKind)}
 	}
 	alone := j.alone().run(t, "go-github alone")
-	j.through = &sluicehttp.Config{Inspect: sluicehttp.GitHub}
+	j.through = &sluicehttp.Config{Inspect: presets.GitHub().Inspect}
 	y := j.run(t, "through the transport")
 	j.wantAll(t, y)
 	if y.ok <= alone.ok {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/sluicehttp"
+	"github.com/sluice-go/sluice/sluicehttp/presets"
 	"github.com/sluice-go/sluice/sluicetest"
 )
 
@@ -97,7 +98,7 @@ func TestCompletions(t *testing.T) {
 			noRetries job
 		}{
 			{"openai-go", sluicehttp.Config{}, openaiJob(f.faults), openaiJob(f.faults, option.WithMaxRetries(0))},
-			{"anthropic-sdk-go", sluicehttp.Config{Inspect: sluicehttp.Anthropic}, anthropicJob(f.faults), anthropicJob(f.faults, anthropicoption.WithMaxRetries(0))},
+			{"anthropic-sdk-go", sluicehttp.Config{Inspect: presets.Anthropic().Inspect}, anthropicJob(f.faults), anthropicJob(f.faults, anthropicoption.WithMaxRetries(0))},
 		} {
 			t.Run(sdk.name+"/"+f.name, func(t *testing.T) {
 				j, one := sdk.asItIs, sdk.noRetries
