@@ -86,10 +86,6 @@ func ExampleHalt() {
 	if err != nil {
 		panic(err)
 	}
-	halt, err := batch.ParseHalt("soon,fail=10%")
-	if err != nil {
-		panic(err)
-	}
 	endless := func(yield func(int) bool) {
 		for i := 1; yield(i); i++ {
 		}
@@ -99,7 +95,7 @@ func ExampleHalt() {
 			return sluice.Permanent(fmt.Errorf("%d divides by 3", i))
 		}
 		return nil
-	}, batch.Config[int]{Halt: halt, ReadAhead: 1})
+	}, batch.Config[int]{Halt: batch.Halt{FailPercent: 10}, ReadAhead: 1})
 	fmt.Println(errors.Is(err, batch.ErrHalted))
 	fmt.Println(err)
 	// Output:

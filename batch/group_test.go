@@ -331,7 +331,7 @@ func TestConfig_Group_AHostAsksForTooLongAWait(t *testing.T) {
 		}
 		log = openLog(t, name, LogConfig{Mode: Resume})
 		defer log.Close()
-		if ok, failed := log.Known(); ok != 20 || failed != 0 {
+		if ok, failed := log.OK, log.Failed; ok != 20 || failed != 0 {
 			t.Errorf("the log has %d ok, %d failed", ok, failed)
 		}
 	})

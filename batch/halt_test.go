@@ -3,44 +3,8 @@ package batch
 import (
 	"errors"
 	"math"
-	"strings"
 	"testing"
 )
-
-func TestParseHalt(t *testing.T) {
-	for s, want := range map[string]Halt{
-		"never":            {},
-		"soon,fail=1":      {Fails: 1},
-		"now,fail=3":       {Now: true, Fails: 3},
-		"soon,fail=10%":    {FailPercent: 10},
-		"now,fail=0.5%":    {Now: true, FailPercent: 0.5},
-		"soon,success=100": {Successes: 100},
-	} {
-		h, err := ParseHalt(s)
-		if h != want || err != nil {
-			t.Errorf("ParseHalt(%q) = %+v, %v; want %+v", s, h, err, want)
-		}
-		if h.String() != s {
-			t.Errorf("%+v is written %q, want %q", h, h, s)
-		}
-	}
-	for _, s := range []string{
-		"", "soon", "soon,", "soon,fail", "soon,fail=", "soon,fail=0", "soon,fail=-1", "soon,fail=x", "later,fail=1",
-		"soon,fail=101%", "soon,fail=0%", "soon,fail=-1%", "soon,fail=NaN%", "soon,success=5%", "soon,done=3",
-		"fail=3", "soon,fail=9223372036854775808", "never,fail=1", "SOON,fail=1", "soon, fail=1",
-	} {
-		if h, err := ParseHalt(s); err == nil || h != (Halt{}) || !strings.Contains(err.Error(), "want never, or soon or now") {
-			t.Errorf("ParseHalt(%q) = %+v, %v; want an error that says what is wanted", s, h, err)
-		}
-	}
-}
-
-func TestHalt_String(t *testing.T) {
-	h := Halt{Now: true, Fails: 3, FailPercent: 12.5, Successes: 7}
-	if got, want := h.String(), "now,fail=3 or now,fail=12.5% or now,success=7"; got != want {
-		t.Errorf("got %q, want %q", got, want)
-	}
-}
 
 func TestHalt_Reached(t *testing.T) {
 	for _, tt := range []struct {

@@ -72,6 +72,9 @@ type LogConfig struct {
 // A Log must be made by [OpenLog]. It is not safe for use by multiple goroutines, and serves one
 // batch at a time. It keeps 20 to 50 bytes in memory for each key that was in the file.
 type Log struct {
+	// OK and Failed are the numbers of items that were ok and that had failed when it was opened.
+	OK, Failed int
+
 	name  string // absolute
 	file  *os.File
 	known map[digest]known
@@ -162,6 +165,13 @@ func (l *Log) load(cfg LogConfig) error {
 		return err
 	}
 	l.known, l.learned, l.size = text.known, text.learned, text.whole
+	for _, k := range l.known {
+		if k.ok {
+			l.OK++
+		} else {
+			l.Failed++
+		}
+	}
 	fingerprint := fmt.Sprintf("%x", sha256.Sum256([]byte(cfg.Config)))[:16]
 	another := text.config != "" && text.config != fingerprint
 	switch {
@@ -187,19 +197,6 @@ func (l *Log) load(cfg LogConfig) error {
 		return l.append(header{Version: logVersion, Config: fingerprint})
 	}
 	return nil
-}
-
-// Known returns the number of items of the log that were ok, and of those that had failed, when it
-// was opened.
-func (l *Log) Known() (ok, failed int) {
-	for _, k := range l.known {
-		if k.ok {
-			ok++
-		} else {
-			failed++
-		}
-	}
-	return ok, failed
 }
 
 // skip reports whether nothing is left to do for the item of key, and whether more items

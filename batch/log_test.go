@@ -73,7 +73,7 @@ func TestMode(t *testing.T) {
 		if s := tally.Stats(); s.OK != int64(len(ran)) || s.Skipped != int64(4-len(ran)) {
 			t.Errorf("mode %d: %+v", mode, s)
 		}
-		if ok, failed := log.Known(); ok != 1 || failed != 2 {
+		if ok, failed := log.OK, log.Failed; ok != 1 || failed != 2 {
 			t.Errorf("mode %d: %d ok and %d failed are known, want 1 and 2", mode, ok, failed)
 		}
 	}

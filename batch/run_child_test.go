@@ -144,7 +144,7 @@ func TestMap_Killed(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer log.Close()
-	if ok, failed := log.Known(); ok != n || failed != 0 {
+	if ok, failed := log.OK, log.Failed; ok != n || failed != 0 {
 		t.Errorf("the log has %d ok and %d failed, want %d and none", ok, failed, n)
 	}
 	t.Logf("%d items, %d repeated", n, total-n)

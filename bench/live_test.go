@@ -55,7 +55,9 @@ func BenchmarkLive(b *testing.B) {
 
 func watchLive(b *testing.B, gates []*sluice.Gate, queries bool) {
 	const every = 100 * time.Millisecond // ten times as often, to measure for less long
-	s := httptest.NewServer(limits.Must(live.NewWith(live.Config{Every: every}, live.FromGates(gates...))))
+	page := live.New(live.FromGates(gates...))
+	page.Every = every
+	s := httptest.NewServer(page)
 	defer s.Close()
 	var from []*bufio.Reader
 	var size int

@@ -39,8 +39,8 @@ type answer struct {
 	Undo *change `json:"undo,omitempty"` // the change that reverts it, without a gate; nil if there is none
 }
 
-// can returns a letter for each thing that a Control changes: p, r, c.
-func can(c Control) string {
+// can returns a letter for each thing that a Gate.Control changes: p, r, c.
+func can(c control) string {
 	if c == nil {
 		return ""
 	}
@@ -63,15 +63,15 @@ func (h *Handler) serveChange(w http.ResponseWriter, r *http.Request) {
 		_ = json.NewEncoder(w).Encode(answer{Said: text})
 	}
 	kind, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type"))
-	given := sha256.Sum256([]byte(r.Header.Get("Sluice-Token")))
+	given, token := sha256.Sum256([]byte(r.Header.Get("Sluice-Token"))), sha256.Sum256([]byte(h.Token))
 	switch {
-	case h.cfg.Token == "":
+	case !h.changes():
 		say(http.StatusForbidden, "this page is read-only")
 		return
 	case h.origin.Check(r) != nil:
 		say(http.StatusForbidden, "the request comes from another origin")
 		return
-	case subtle.ConstantTimeCompare(given[:], h.digest[:]) != 1:
+	case subtle.ConstantTimeCompare(given[:], token[:]) != 1:
 		say(http.StatusForbidden, "the token is wrong")
 		return
 	case kind != "application/json":
@@ -181,7 +181,7 @@ func rateText(r sluice.Rate) string {
 }
 
 // apply makes a change and describes it.
-func (c change) apply(to Control, now time.Time) (did string, err error) {
+func (c change) apply(to control, now time.Time) (did string, err error) {
 	switch c.Do {
 	case "pause":
 		d := pauseFor

@@ -60,7 +60,8 @@ func TestHandler_Change(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := mustGate(t, sluice.Config{Name: "g"})
-			h := limits.Must(NewWith(Config{Token: token}, FromGates(g, twin, twin), FromStats(shown)))
+			h := New(FromGates(g, twin, twin), FromStats(shown))
+			h.Token = token
 			get(t, h, "/")
 			r := httptest.NewRequest("POST", "http://example.com/gates", strings.NewReader(strings.ReplaceAll(c.body, "START", h.start)))
 			r.Header.Set("Content-Type", "application/json; charset=utf-8")
@@ -86,7 +87,8 @@ func TestHandler_Change(t *testing.T) {
 func TestHandler_Undo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := mustGate(t, sluice.Config{Name: "g", Rate: sluice.Rate{Count: 10, Per: time.Second, Burst: 5}, Concurrency: 8})
-		h := limits.Must(NewWith(Config{Token: token}, FromGates(g)))
+		h := New(FromGates(g))
+		h.Token = token
 		get(t, h, "/")
 		post := func(body string, status int, want string) {
 			t.Helper()

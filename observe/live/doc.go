@@ -14,7 +14,7 @@
 // and path, and no token=… or key=…. Whoever can open it sees these: serve it where /debug/pprof
 // would be served, not to the public.
 //
-// It is read-only unless [Config].Token is set. A change that is made on the page can be undone
+// It is read-only unless [Handler].Token is set. A change that is made on the page can be undone
 // there.
 //
 // # Cost

@@ -32,13 +32,11 @@ func ExampleNew() {
 
 // With a token gates can be changed, on the page or as here by a program. The streams of
 // viewers end when the server shuts down.
-func ExampleNewWith() {
+func ExampleHandler_token() {
 	gate, _ := sluice.New(sluice.Config{Name: "api"})
 	const token = "from a file that only you can read"
-	page, err := live.NewWith(live.Config{Title: "My program", Token: token}, live.FromGates(gate))
-	if err != nil {
-		panic(err)
-	}
+	page := live.New(live.FromGates(gate))
+	page.Title, page.Token = "My program", token
 	server := httptest.NewServer(page)
 	server.Config.RegisterOnShutdown(page.Close)
 	defer server.Config.Shutdown(context.Background())

@@ -1,39 +1,20 @@
 package live
 
 import (
+	"cmp"
 	"crypto/rand"
-	"crypto/sha256"
-	"errors"
-	"fmt"
 	"iter"
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"time"
 )
 
-// Config configures [NewWith]. The zero Config is valid.
-type Config struct {
-	// Title is the heading of the page. Empty means the name of the program.
-	Title string
-
-	// Every is the time between two samples while there are viewers. 0 means a second; less
-	// than 100 ms is an error.
-	Every time.Duration
-
-	// MaxViewers is the maximum number of simultaneous viewers; further ones get the status 503. 0
-	// means 100.
-	MaxViewers int
-
-	// Token, if set, lets those who enter it on the page pause and resume gates, and change rates
-	// and calls in flight. It must have at least 16 bytes. Changes are accepted from the page
-	// itself and from programs, see [Handler], not from pages of other origins.
-	Token string
-}
-
-// A Handler serves the page. It must be made by [New] or [NewWith], and is safe for use by multiple
-// goroutines. It may be served under any path: all that the page loads is there, with a query.
+// A Handler serves the page. It must be made by [New], and is safe for use by multiple goroutines once
+// its fields are set. It may be served under any path: all that the page loads is there, with a
+// query.
 //
 // A program can change a gate as well, by a POST of a JSON object to the same path, with the header
 // fields Content-Type, application/json, and Sluice-Token. name is the name that the page shows:
@@ -46,9 +27,23 @@ type Config struct {
 // The answer is a JSON object: "said" is a text, and "undo", if there is one, the change that takes
 // this one back, without its name.
 type Handler struct {
-	cfg    Config
-	start  string   // names this Handler: after a restart of the program it is another
-	digest [32]byte // of the token
+	// Title is the heading of the page. Empty means the name of the program.
+	Title string
+
+	// Every is the time between two samples while there are viewers, at least 100 ms. 0 means a
+	// second.
+	Every time.Duration
+
+	// MaxViewers is the maximum number of simultaneous viewers; further ones get the status 503. 0
+	// means 100.
+	MaxViewers int
+
+	// Token, if set, lets those who enter it on the page pause and resume gates, and change rates
+	// and calls in flight. One of fewer than 16 bytes changes nothing. Changes are accepted from
+	// the page itself and from programs, not from pages of other origins.
+	Token string
+
+	start  string // names this Handler: after a restart of the program it is another
 	origin *http.CrossOriginProtection
 
 	mu      sync.Mutex
@@ -58,48 +53,33 @@ type Handler struct {
 	ticking chan struct{} // closed to end the ticker; nil if there is none
 }
 
-// New returns a Handler that shows gates and changes nothing.
+// New returns a Handler that shows gates and, without a Token, changes nothing. It panics if a
+// sequence is nil.
 func New(gates ...iter.Seq[Gate]) *Handler {
-	h, err := NewWith(Config{}, gates...)
-	if err != nil { // impossible
-		panic(err)
-	}
-	return h
-}
-
-// NewWith returns a Handler with a Config.
-func NewWith(cfg Config, gates ...iter.Seq[Gate]) (*Handler, error) {
-	switch {
-	case cfg.Every != 0 && cfg.Every < 100*time.Millisecond:
-		return nil, fmt.Errorf("live: Every is %v, which is less than 100ms", cfg.Every)
-	case cfg.MaxViewers < 0:
-		return nil, fmt.Errorf("live: negative MaxViewers %d", cfg.MaxViewers)
-	case cfg.Token != "" && len(cfg.Token) < 16:
-		return nil, errors.New("live: the Token has fewer than 16 bytes")
-	}
-	for _, source := range gates {
-		if source == nil {
-			return nil, errors.New("live: a sequence of gates is nil")
-		}
-	}
-	if cfg.Every == 0 {
-		cfg.Every = time.Second
-	}
-	if cfg.MaxViewers == 0 {
-		cfg.MaxViewers = 100
-	}
-	if cfg.Title == "" {
-		cfg.Title = "Gates of " + filepath.Base(os.Args[0])
+	if slices.ContainsFunc(gates, func(source iter.Seq[Gate]) bool { return source == nil }) {
+		panic("live: a sequence of gates is nil")
 	}
 	return &Handler{
-		cfg:     cfg,
 		start:   rand.Text()[:8],
-		digest:  sha256.Sum256([]byte(cfg.Token)),
 		origin:  http.NewCrossOriginProtection(),
 		sampler: sampler{sources: gates},
 		viewers: make(map[*viewer]struct{}),
-	}, nil
+	}
 }
+
+func (h *Handler) title() string { return cmp.Or(h.Title, "Gates of "+filepath.Base(os.Args[0])) }
+
+func (h *Handler) every() time.Duration {
+	return max(100*time.Millisecond, cmp.Or(h.Every, time.Second))
+}
+
+// changes reports whether a token can change gates. A short one could be guessed.
+func (h *Handler) changes() bool { return len(h.Token) >= leastToken }
+
+const (
+	leastToken  = 16 // bytes
+	mostViewers = 100
+)
 
 // policy lets the page load only files that this handler serves.
 const policy = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self'; " +

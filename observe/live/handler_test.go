@@ -102,15 +102,33 @@ func TestHandler_Requests(t *testing.T) {
 	}
 }
 
-func TestNewWith_BadInput(t *testing.T) {
-	for _, cfg := range []Config{{Every: time.Millisecond}, {Every: -1}, {MaxViewers: -1}, {Token: "short"}} {
-		if h, err := NewWith(cfg); h != nil || err == nil || !strings.HasPrefix(err.Error(), "live: ") {
-			t.Errorf("%+v: %v, %v", cfg, h, err)
+// A token that can be guessed changes nothing, and Listen says so.
+func TestHandler_BadInput(t *testing.T) {
+	h := New(FromGates(mustGate(t, sluice.Config{Name: "g"})))
+	h.Token = "fifteen letters"
+	if _, _, err := h.Listen("localhost:0"); err == nil || !strings.HasPrefix(err.Error(), "live: ") {
+		t.Errorf("Listen: %v", err)
+	}
+	if w := get(t, h, "/"); strings.Contains(w.Body.String(), `type="password"`) {
+		t.Error("the page asks for the token")
+	}
+	r := httptest.NewRequest("POST", "/", strings.NewReader(`{"name": "g", "do": "pause", "for": "1m"}`))
+	r.Header.Set("Content-Type", "application/json")
+	r.Header.Set("Sluice-Token", h.Token)
+	w := httptest.NewRecorder()
+	if h.ServeHTTP(w, r); w.Code != http.StatusForbidden {
+		t.Errorf("a change: %d %s", w.Code, w.Body)
+	}
+	h.Every = -1
+	if h.every() != 100*time.Millisecond {
+		t.Error(h.every())
+	}
+	defer func() {
+		if recover() == nil {
+			t.Error("a nil sequence is accepted")
 		}
-	}
-	if _, err := NewWith(Config{}, nil); err == nil {
-		t.Error("a nil sequence is accepted")
-	}
+	}()
+	New(nil)
 }
 
 // sent is a message as a viewer reads it.
@@ -153,7 +171,8 @@ func (s *stream) next() (m sent) {
 // than the time between two samples. When the last of them leaves, nothing runs.
 func TestHandler_Events(t *testing.T) {
 	a, b := mustGate(t, sluice.Config{Name: "a"}), mustGate(t, sluice.Config{Name: "b"})
-	h := limits.Must(NewWith(Config{Every: 100 * time.Millisecond}, FromGates(a, b)))
+	h := New(FromGates(a, b))
+	h.Every = 100 * time.Millisecond
 	s := httptest.NewUnstartedServer(h)
 	s.Config.WriteTimeout = 50 * time.Millisecond
 	s.Start()
@@ -208,8 +227,9 @@ func TestHandler_Close(t *testing.T) {
 	}
 }
 
-func TestConfig_MaxViewers(t *testing.T) {
-	h := limits.Must(NewWith(Config{MaxViewers: 1}))
+func TestHandler_MaxViewers(t *testing.T) {
+	h := New()
+	h.MaxViewers = 1
 	s := httptest.NewServer(h)
 	defer s.Close()
 	v := watch(t, s.URL+"?events=1")

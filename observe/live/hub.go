@@ -1,6 +1,7 @@
 package live
 
 import (
+	"cmp"
 	"encoding/json"
 	"net/http"
 	"time"
@@ -64,7 +65,7 @@ func (h *Handler) serveEvents(w http.ResponseWriter, r *http.Request) {
 func (h *Handler) enter(v *viewer) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.closed || len(h.viewers) >= h.cfg.MaxViewers {
+	if h.closed || len(h.viewers) >= cmp.Or(h.MaxViewers, mostViewers) {
 		return false
 	}
 	h.viewers[v] = struct{}{}
@@ -91,7 +92,7 @@ func (h *Handler) remove(v *viewer) {
 
 // tick samples the gates until stop is closed.
 func (h *Handler) tick(stop <-chan struct{}) {
-	ticker := time.NewTicker(h.cfg.Every)
+	ticker := time.NewTicker(h.every())
 	defer ticker.Stop()
 	for {
 		select {
@@ -131,7 +132,7 @@ func (h *Handler) publish(now time.Time, stop <-chan struct{}) {
 
 // fresh samples the gates unless that was just done. h.mu is held.
 func (h *Handler) fresh(now time.Time) {
-	if now.Sub(h.sampler.at) >= h.cfg.Every/2 {
+	if now.Sub(h.sampler.at) >= h.every()/2 {
 		h.sampler.take(now)
 	}
 }
@@ -142,7 +143,7 @@ func (h *Handler) encode(q query) []byte {
 	head := marshal(message{
 		Start:    h.start,
 		At:       h.sampler.at.UnixMilli(),
-		Every:    h.cfg.Every.Milliseconds(),
+		Every:    h.every().Milliseconds(),
 		Total:    h.sampler.total,
 		Matching: matching,
 	})
@@ -165,7 +166,7 @@ func (h *Handler) encode(q query) []byte {
 // encoded returns the view of a row, which is encoded once for each sample. h.mu is held.
 func (h *Handler) encoded(row *history) []byte {
 	if row.text == nil {
-		row.text = marshal(viewOf(row, h.sampler.at, h.cfg.Token != ""))
+		row.text = marshal(viewOf(row, h.sampler.at, h.changes()))
 	}
 	return row.text
 }
@@ -183,7 +184,7 @@ func (h *Handler) views(q query) (views []view, matching int) {
 	chosen, matching := q.choose(&h.sampler)
 	views = make([]view, 0, len(chosen))
 	for _, row := range chosen {
-		views = append(views, viewOf(row, h.sampler.at, h.cfg.Token != ""))
+		views = append(views, viewOf(row, h.sampler.at, h.changes()))
 	}
 	return views, matching
 }

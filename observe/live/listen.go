@@ -14,8 +14,12 @@ import (
 // "localhost:0" for a free port; without a host, as in ":8080", it is localhost and not all
 // interfaces.
 //
-// On a loopback address only requests that name a loopback address or localhost are answered.
+// On a loopback address only requests that name a loopback address or localhost are answered. A
+// Token of fewer than 16 bytes is an error.
 func (h *Handler) Listen(address string) (url string, stop func(), err error) {
+	if h.Token != "" && !h.changes() {
+		return "", nil, fmt.Errorf("live: the Token has fewer than %d bytes", leastToken)
+	}
 	host, port, err := net.SplitHostPort(address)
 	if err != nil {
 		return "", nil, fmt.Errorf("live: %w", err)

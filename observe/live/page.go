@@ -70,7 +70,7 @@ func (h *Handler) servePage(w http.ResponseWriter, r *http.Request) {
 	page.Total = h.sampler.total
 	page.At = h.sampler.at.Format("15:04:05")
 	h.mu.Unlock()
-	page.Title, page.Search, page.Control = h.cfg.Title, shorten(r.URL.Query().Get("q")), h.cfg.Token != ""
+	page.Title, page.Search, page.Control = h.title(), shorten(r.URL.Query().Get("q")), h.changes()
 
 	var text bytes.Buffer
 	if err := pageTemplate.Execute(&text, page); err != nil { // impossible: it is our own

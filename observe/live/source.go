@@ -22,21 +22,18 @@ type Gate struct {
 	Limits []ratelimit.Limit
 	SeenAt time.Time
 
-	// Control changes the gate. nil means that the page can only show it. It is
-	// used only if Config.Token is set.
-	Control Control
+	// Control changes the gate, as a *sluice.Gate does: also its rate and the calls in flight, if it
+	// has the methods SetRate and SetConcurrency of a Gate. nil means that the page can only show
+	// the gate. It is used only if [Handler].Token is set.
+	Control interface {
+		PauseUntil(t time.Time, why string)
+		Resume()
+	}
 }
 
-// A Control changes a gate; a *sluice.Gate is one. The page can change the rate and the calls
-// in flight as well, if the Control also has these methods of a Gate:
-//
-//	SetRate(rate sluice.Rate) error
-//	SetConcurrency(limit int64) error
-type Control interface {
-	// PauseUntil lets no call start before t, and remembers why.
+// A control is a Gate.Control.
+type control interface {
 	PauseUntil(t time.Time, why string)
-
-	// Resume ends the pause.
 	Resume()
 }
 

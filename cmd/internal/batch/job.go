@@ -374,7 +374,7 @@ func (j *job) known() (ok, failed int) {
 	if j.log.Log == nil {
 		return 0, 0
 	}
-	return j.log.Known()
+	return j.log.OK, j.log.Failed
 }
 
 // report says how it went, and how to go on.

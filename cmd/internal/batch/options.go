@@ -110,7 +110,7 @@ func newFlags() *flags {
 	set.Var(cli.Duration(&f.backoff), "backoff", "the longest `wait` before the first retry\nIt doubles with each, up to 30s, and is random below that.")
 	set.Var(cli.Duration(&f.timeout), "timeout", "the longest `time` that a command may take, or that a server may be silent\nWith -url it bounds the silence before the header of the response and in its body. 0 is no limit, which is the default of commands; that of -url is 1m.")
 	set.Func("halt", "when to stop early, such as `soon,fail=10%`\nSoon begins nothing more, now also cancels running items; with fail=3, fail=10% or success=100.", func(s string) (err error) {
-		f.halt, err = batch.ParseHalt(s)
+		f.halt, err = parseHalt(s)
 		return err
 	})
 	set.Int(&f.aside, "aside", 12, "set a host aside after so many failed `attempts` in a row\n0 is never, which is the default of commands.")

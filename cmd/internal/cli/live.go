@@ -25,19 +25,16 @@ func ServeLive(program, address, tokenFile string, stderr io.Writer, gates ...it
 	if address == "" {
 		return func() {}, nil
 	}
-	cfg := live.Config{Title: program}
+	page := live.New(gates...)
+	page.Title = program
 	if tokenFile != "" {
 		text, err := os.ReadFile(tokenFile)
 		if err != nil {
 			return nil, fmt.Errorf("-live-token: %w", err)
 		}
-		if cfg.Token = strings.TrimSpace(string(text)); cfg.Token == "" {
+		if page.Token = strings.TrimSpace(string(text)); page.Token == "" {
 			return nil, fmt.Errorf("-live-token: %s is empty", tokenFile)
 		}
-	}
-	page, err := live.NewWith(cfg, gates...)
-	if err != nil {
-		return nil, fmt.Errorf("-live-token: %w", err)
 	}
 	url, stop, err := page.Listen(address)
 	if err != nil {

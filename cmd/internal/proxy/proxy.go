@@ -61,10 +61,8 @@ func newProxy(o *options) (*proxy, error) {
 		return nil, err
 	}
 	p.set.Store(&setup{o: o, guard: newGuard(o.hosts, o.token), table: t})
-	p.page, err = live.NewWith(live.Config{Title: "sluice proxy"}, p.shown)
-	if err != nil {
-		return nil, err
-	}
+	p.page = live.New(p.shown)
+	p.page.Title = "sluice proxy"
 	p.reverse = httputil.ReverseProxy{
 		Rewrite:        rewrite,
 		Transport:      p,

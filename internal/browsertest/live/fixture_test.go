@@ -136,9 +136,10 @@ func (c *crowd) transport() *sluicehttp.Transport {
 }
 
 // serve serves the page of all of them.
-func serve(t *testing.T, cfg live.Config) (url string) {
+func serve(t *testing.T, change func(page *live.Handler)) (url string) {
 	c := newCrowd(t)
-	page := limits.Must(live.NewWith(cfg, live.FromGates(c.gates()...), live.FromTransport(c.transport())))
+	page := live.New(live.FromGates(c.gates()...), live.FromTransport(c.transport()))
+	change(page)
 	s := httptest.NewServer(page)
 	t.Cleanup(func() { page.Close(); s.Close() })
 	return s.URL + "/debug/gates"

@@ -48,7 +48,7 @@ func rowOf(name string) string {
 // In every view the page is complete, accessible, quiet and no wider than the window, with open
 // details as well. What it says is what holds each gate up.
 func testViews(t *testing.T, b *browsertest.Browser) {
-	url := serve(t, live.Config{Title: "Gates of a program", Token: token})
+	url := serve(t, func(page *live.Handler) { page.Title, page.Token = "Gates of a program", token })
 	var pages []*browsertest.Page
 	for _, v := range browsertest.Views {
 		p := b.Open(t, url, v)
@@ -85,7 +85,7 @@ func testViews(t *testing.T, b *browsertest.Browser) {
 // The keyboard reaches everything: search, order, freeze, and the details of a gate, which say
 // what its server publishes.
 func testKeyboard(t *testing.T, b *browsertest.Browser) {
-	p := b.Open(t, serve(t, live.Config{Every: 100 * time.Millisecond}), browsertest.View{})
+	p := b.Open(t, serve(t, func(page *live.Handler) { page.Every = 100 * time.Millisecond }), browsertest.View{})
 	p.WaitFor(isLive)
 	p.Press("Tab")
 	p.Type("127.0.0.1")
@@ -108,7 +108,9 @@ func testKeyboard(t *testing.T, b *browsertest.Browser) {
 // With the token, and only with it, a gate is changed.
 func testChange(t *testing.T, b *browsertest.Browser) {
 	g := limits.Must(sluice.New(sluice.Config{Name: "g", Concurrency: 8}))
-	s := httptest.NewServer(limits.Must(live.NewWith(live.Config{Every: 100 * time.Millisecond, Token: token}, live.FromGates(g))))
+	page := live.New(live.FromGates(g))
+	page.Every, page.Token = 100*time.Millisecond, token
+	s := httptest.NewServer(page)
 	t.Cleanup(s.Close)
 	p := b.Open(t, s.URL+"/gates", browsertest.View{Noise: []string{"403"}})
 	p.WaitFor(isLive)
@@ -173,7 +175,7 @@ func testChange(t *testing.T, b *browsertest.Browser) {
 
 // Without JavaScript the page has the same rows, details that open, and a search.
 func testNoScript(t *testing.T, b *browsertest.Browser) {
-	p := b.Open(t, serve(t, live.Config{}), browsertest.View{Width: 400, NoScript: true})
+	p := b.Open(t, serve(t, func(*live.Handler) {}), browsertest.View{Width: 400, NoScript: true})
 	if got := p.Text("#gates"); !strings.Contains(got, "https://api.github.com") || !strings.Contains(got, "wait for the pause (429 Too Many Requests), until ") {
 		t.Errorf("%s", got)
 	}
