@@ -74,7 +74,7 @@ func (c *correction) made(s *Store, added int64) {
 		back = uint64(kinds.Ceil(added, c.Each())) // a unit of which a part has leaked is back as well
 	}
 	if back == 0 {
-		c.err = ErrStranded
+		c.err = errStranded
 		return
 	}
 	s.stats.refunded.Add(back)
@@ -84,5 +84,5 @@ func (c *correction) made(s *Store, added int64) {
 // strand counts units that were too late to be returned.
 func (s *Store) strand(units int64) error {
 	s.stats.stranded.Add(uint64(units))
-	return ErrStranded
+	return errStranded
 }

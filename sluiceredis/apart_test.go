@@ -136,8 +136,8 @@ func TestASetAsksASilentServerOnce(t *testing.T) {
 		t.Run(fmt.Sprint(v.bucket, ", ", v.log), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s, l := newRemote().newStore(t, Config{Instances: 2})
-				bucket := newLeaky(t, s, "once/bucket", limits.Rate{Burst: 6, Count: 1, Per: time.Hour}).OnOutage(v.bucket)
-				log := newLog(t, s, "once/log", 6, time.Hour).OnOutage(v.log)
+				bucket := newLeaky(t, s, "once/bucket", limits.Rate{Burst: 6, Count: 1, Per: time.Hour}, v.bucket)
+				log := newLog(t, s, "once/log", 6, time.Hour, v.log)
 				set := newSet(t, s, bucket.on(""), log.on(""))
 				l.lost.Store(true)
 				began := time.Now()
@@ -189,7 +189,7 @@ func TestSetsAfterALoss(t *testing.T) {
 	clock.set(20 * sec)
 	replace()
 	take(false, 0)
-	if err := set.adjust(bg, -1, 0); err != nil && !errors.Is(err, ErrStranded) {
+	if err := set.adjust(bg, -1, 0); err != nil && !errors.Is(err, errStranded) {
 		t.Error(err)
 	}
 	take(false, 0)
@@ -357,7 +357,7 @@ func TestSlotsOfAShareOfASetAreStranded(t *testing.T) {
 			t.Fatalf("%+v, %v", d, err)
 		}
 		err := set.adjust(bg, -3, 0)
-		if got := s.Stats(); !errors.Is(err, ErrStranded) || got.Refunded != 0 || got.Unreturned != 3 {
+		if got := s.Stats(); !errors.Is(err, errStranded) || got.Refunded != 0 || got.Unreturned != 3 {
 			t.Errorf("%v, %+v", err, got)
 		}
 	})

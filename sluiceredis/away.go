@@ -45,11 +45,14 @@ var policies = [...]string{"default", "fail closed", "fail open", "local share"}
 
 func (p OutagePolicy) valid() bool { return p >= 0 && int(p) < len(policies) }
 
-// mustBeValid is for policies given by position.
-func (p OutagePolicy) mustBeValid() {
-	if !p.valid() {
-		panic("sluiceredis: no such policy: " + p.String())
+// policyOf returns the policy that was passed as the last argument, 0 without one.
+func policyOf(onOutage []OutagePolicy) (p OutagePolicy) {
+	if len(onOutage) > 1 {
+		panic(fmt.Sprintf("sluiceredis: %d outage policies, want at most one", len(onOutage)))
 	}
+	for _, p = range onOutage {
+	}
+	return p
 }
 
 // policy returns the policy of a limit that says p.
@@ -60,9 +63,8 @@ func (s *Store) policy(p OutagePolicy) OutagePolicy {
 	return p
 }
 
-// honor returns p, which is that of a limit. It panics if there is no such policy.
+// honor returns p, which is that of a limit.
 func (s *Store) honor(p OutagePolicy) OutagePolicy {
-	p.mustBeValid()
 	if p == LocalShare {
 		s.beats.wanted.Store(true)
 	}

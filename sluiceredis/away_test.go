@@ -17,10 +17,10 @@ import (
 // sixes returns the kinds of limits that answer, of 6 each hour, as that much of a
 // call.
 func sixes(t *testing.T, s *Store, p OutagePolicy) map[string]func(n int64) (limits.Result, error) {
-	l := newLeaky(t, s, "l", limits.Rate{Burst: 6, Count: 6, Per: time.Hour}).OnOutage(p)
-	log := newLog(t, s, "g", 6, time.Hour).OnOutage(p)
-	anchored := newFixed(t, s, "f", FixedConfig{Limit: 6, Window: time.Hour}).OnOutage(p)
-	aligned := newFixed(t, s, "a", FixedConfig{Limit: 6, Window: time.Hour, Aligned: true}).OnOutage(p)
+	l := newLeaky(t, s, "l", limits.Rate{Burst: 6, Count: 6, Per: time.Hour}, p)
+	log := newLog(t, s, "g", 6, time.Hour, p)
+	anchored := newFixed(t, s, "f", FixedConfig{Limit: 6, Window: time.Hour, OnOutage: p})
+	aligned := newFixed(t, s, "a", FixedConfig{Limit: 6, Window: time.Hour, Aligned: true, OnOutage: p})
 	return map[string]func(n int64) (limits.Result, error){
 		"leaky":    func(n int64) (limits.Result, error) { return l.Take(bg, "k", n) },
 		"log":      func(n int64) (limits.Result, error) { return log.Take(bg, "k", n) },
@@ -208,19 +208,14 @@ func TestAwayConfigs(t *testing.T) {
 	if _, err := s.Pacer("p", limits.Rate{Count: 1, Per: sec}, PacerConfig{OnOutage: 9}); err == nil {
 		t.Error("a pacer with a policy that is none")
 	}
-	for what, f := range map[string]func(){
-		"leaky": func() { newLeaky(t, s, "l", perHour).OnOutage(4) },
-		"log":   func() { newLog(t, s, "l", 1, sec).OnOutage(-1) },
-		"fixed": func() { newFixed(t, s, "l", FixedConfig{Limit: 1, Window: sec}).OnOutage(4) },
+	for what, f := range map[string]func() error{
+		"leaky": func() error { _, err := s.Bucket("l", perHour, 4); return err },
+		"log":   func() error { _, err := s.Sliding("l", 1, sec, -1); return err },
+		"fixed": func() error { _, err := s.Fixed("l", FixedConfig{Limit: 1, Window: sec, OnOutage: 4}); return err },
 	} {
-		func() {
-			defer func() {
-				if recover() == nil {
-					t.Errorf("%s: no panic", what)
-				}
-			}()
-			f()
-		}()
+		if err := f(); err == nil || !strings.Contains(err.Error(), "no such policy") {
+			t.Errorf("%s: %v", what, err)
+		}
 	}
 	if got := fmt.Sprint(OutagePolicy(9), OutagePolicy(0), LocalShare); got != "OutagePolicy(9) default local share" {
 		t.Error(got)
@@ -232,7 +227,7 @@ func TestPolicyOfALimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, l := newRemote().newStore(t, Config{OnOutage: FailOpen})
 		open := newLeaky(t, s, "l", perHour)
-		closed := open.OnOutage(FailClosed)
+		closed := newLeaky(t, s, "l", perHour, FailClosed)
 		l.fail(errRefused)
 		for range 5 {
 			if res, err := open.Take(bg, "k", 1); err != nil || !res.Allowed() {
@@ -315,7 +310,7 @@ func TestGivingBackWhileAway(t *testing.T) {
 			if err := m.Adjust(bg, -2, 2*sec); err != nil { // one of them
 				t.Errorf("%s: %v", kind, err)
 			}
-			if err := m.Adjust(bg, -1, 2*sec); err != ErrStranded {
+			if err := m.Adjust(bg, -1, 2*sec); err != errStranded {
 				t.Errorf("%s: what others have taken is given back: %v", kind, err)
 			}
 			fits(kind, other[kind], 4, false)
@@ -348,7 +343,7 @@ func TestGivingBackAfterFailOpen(t *testing.T) {
 		}
 		time.Sleep(sec)
 		l.fail(nil)
-		if err := m.Adjust(bg, -6, sec); err != ErrStranded {
+		if err := m.Adjust(bg, -6, sec); err != errStranded {
 			t.Errorf("%v", err)
 		}
 		if wait, err := m.Admit(bg, 1); wait == 0 || err != nil {
@@ -379,7 +374,7 @@ func TestGateWhileAway(t *testing.T) {
 			}
 		}
 		closed, err := sluice.New(sluice.Config{Limits: []sluice.Limit{{
-			Name: "closed", Limiter: newLeaky(t, s, "l", perHour).OnOutage(FailClosed).on("k"),
+			Name: "closed", Limiter: newLeaky(t, s, "l", perHour, FailClosed).on("k"),
 		}}})
 		if err != nil {
 			t.Fatal(err)

@@ -43,7 +43,7 @@ func BenchmarkTake(b *testing.B) {
 	for i := range keys {
 		keys[i] = fmt.Sprint("key", i)
 	}
-	bare := NewScript("bare", "return {1}")
+	bare := newScript("bare", "return {1}")
 	for _, n := range []int{1, 64, 512} {
 		b.Run(fmt.Sprint("one key/callers=", n), func(b *testing.B) {
 			callers(b, n, func(int64) error { _, err := l.Take(bg, "k", 1); return err })

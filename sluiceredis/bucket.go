@@ -14,8 +14,9 @@ type Bucket struct{ limiters }
 // Bucket returns the buckets called name, one for each key. It returns an error if name is empty, if
 // [limits.Rate.Check] does, or if a full bucket takes longer than 104 days to drain.
 //
-// The same name with another rate means the same keys: see [Bucket.SetRate].
-func (s *Store) Bucket(name string, rate limits.Rate) (*Bucket, error) {
+// The same name with another rate means the same keys: see [Bucket.SetRate]. onOutage, if given, is
+// the policy of these buckets in place of that of the store; more than one panics.
+func (s *Store) Bucket(name string, rate limits.Rate, onOutage ...OutagePolicy) (*Bucket, error) {
 	if err := checkName(name); err != nil {
 		return nil, err
 	}
@@ -24,15 +25,10 @@ func (s *Store) Bucket(name string, rate limits.Rate) (*Bucket, error) {
 		return nil, err
 	}
 	b := new(Bucket)
-	b.init(s, "b1", name, rule, 0)
+	if err := b.init(s, "b1", name, rule, policyOf(onOutage)); err != nil {
+		return nil, err
+	}
 	return b, nil
-}
-
-// OnOutage returns the same buckets with their own policy. It panics if p is unknown.
-func (b *Bucket) OnOutage(p OutagePolicy) *Bucket {
-	also := new(Bucket)
-	also.initAs(&b.limiters, p)
-	return also
 }
 
 // SetRate changes the rate on this machine, for the calls that it makes. It returns an error and

@@ -41,7 +41,7 @@ type Topology interface {
 	Pipelines() int
 }
 
-// A Script is a script in Lua and its digest, made by [NewScript].
+// A Script is a script in Lua, and its digest. Stores make it.
 type Script struct {
 	Name   string // for people
 	Text   string
@@ -52,8 +52,8 @@ type Script struct {
 	joins  bool // it decides many sets as well as one, see send.go
 }
 
-// NewScript returns the script of that text.
-func NewScript(name, text string) *Script {
+// newScript returns the script of that text.
+func newScript(name, text string) *Script {
 	sum := sha1.Sum([]byte(text)) // which EVALSHA wants
 	return &Script{Name: name, Text: text, Digest: hex.EncodeToString(sum[:])}
 }

@@ -17,11 +17,11 @@ var (
 	// ErrData reports that a key has unexpected content, and which. Nothing was taken and the key
 	// was left as it is.
 	ErrData = errors.New("sluiceredis: unexpected data in a key")
-
-	// ErrStranded reports that units can no longer be returned and are treated as used: they
-	// have leaked already, or another reservation came after them.
-	ErrStranded = kinds.ErrStranded
 )
+
+// errStranded reports that units can no longer be returned and are treated as used: they have
+// leaked already, or another reservation came after them.
+var errStranded = kinds.ErrStranded
 
 // A ServerError is an error that the server replied. The script took nothing.
 type ServerError struct {

@@ -183,7 +183,11 @@ func ExampleOutagePolicy() {
 		res, err := hourly.Take(context.Background(), "ann", 1)
 		fmt.Println(res.Allowed(), err)
 	}
-	_, err = hourly.OnOutage(sluiceredis.FailClosed).Take(context.Background(), "ann", 1)
+	strict, err := store.Sliding("hourly", 4, time.Hour, sluiceredis.FailClosed)
+	if err != nil {
+		panic(err)
+	}
+	_, err = strict.Take(context.Background(), "ann", 1)
 	fmt.Println(errors.Is(err, sluiceredis.ErrOutage), store.Stats().Unavailable)
 	// Output:
 	// true <nil>

@@ -19,6 +19,9 @@ type FixedConfig struct {
 	// Offset moves aligned windows. With −2 hours a day begins at midnight of
 	// UTC+2; with 4 days a Window of 168 hours begins on Mondays. 0 means no offset.
 	Offset time.Duration
+
+	// OnOutage is the policy for outages. 0 means the value of the store.
+	OnOutage OutagePolicy
 }
 
 // A Counter allows at most its limit of units per window, for each key: see [Store.Sliding] and
@@ -47,15 +50,10 @@ func (s *Store) Fixed(name string, cfg FixedConfig) (*Counter, error) {
 		return nil, fmt.Errorf("sluiceredis: an offset of %v needs aligned windows", cfg.Offset)
 	}
 	f := new(Counter)
-	f.init(s, "fixed1", name, kinds.NewFixed(cfg.Limit, cfg.Window, cfg.Aligned, cfg.Offset), 0)
+	if err := f.init(s, "fixed1", name, kinds.NewFixed(cfg.Limit, cfg.Window, cfg.Aligned, cfg.Offset), cfg.OnOutage); err != nil {
+		return nil, err
+	}
 	return f, nil
-}
-
-// OnOutage returns the same windows with their own policy. It panics if p is unknown.
-func (c *Counter) OnOutage(p OutagePolicy) *Counter {
-	also := new(Counter)
-	also.initAs(&c.limiters, p)
-	return also
 }
 
 // checkWindow returns an error unless a window of so many can be.

@@ -31,7 +31,7 @@ func (unreachable) RunMany(ctx context.Context, calls []ScriptCall) []Reply {
 }
 
 // count is a script that shows the number of its runs.
-var count = NewScript("count", "return {redis.call('INCRBY', KEYS[1], ARGV[1])}")
+var count = newScript("count", "return {redis.call('INCRBY', KEYS[1], ARGV[1])}")
 
 func TestGoRedisRefusesWhatDoesNotObey(t *testing.T) {
 	good := &redis.Options{Addr: "127.0.0.1:1", ContextTimeoutEnabled: true}

@@ -122,7 +122,7 @@ func (f *frozen) Run(ctx context.Context, s *Script, keys, args []string) ([]int
 		if s != alive && strings.Contains(text, "whole(math.ceil(") { // TestAliveScript checks that one
 			f.t.Fatalf("%s has an expiry that is not replaced", s.Name)
 		}
-		f.known[s] = NewScript(s.Name, text)
+		f.known[s] = newScript(s.Name, text)
 	}
 	frozen := f.known[s]
 	f.mu.Unlock()

@@ -126,7 +126,7 @@ func TestHostileData(t *testing.T) {
 			}
 			b.redis.Del(bg, v.key)
 			for how, ask := range v.ask {
-				if err := ask(); err != nil && (how != "return" || err != ErrStranded) {
+				if err := ask(); err != nil && (how != "return" || err != errStranded) {
 					t.Errorf("%s, %s of nothing: %v", v.name, how, err)
 				}
 			}

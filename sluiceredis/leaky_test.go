@@ -143,9 +143,9 @@ func TestNativeBucketIsNeverFullerThanFull(t *testing.T) {
 	})
 }
 
-func newLeaky(t testing.TB, s *Store, name string, quota limits.Rate) *Bucket {
+func newLeaky(t testing.TB, s *Store, name string, quota limits.Rate, onOutage ...OutagePolicy) *Bucket {
 	t.Helper()
-	l, err := s.Bucket(name, quota)
+	l, err := s.Bucket(name, quota, onOutage...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -197,7 +197,7 @@ func TestAdjust(t *testing.T) {
 		adjust(-2, 2*sec-1, nil)
 		admit(2, 0)
 		admit(1, sec)
-		adjust(-2, 2*sec, ErrStranded)
+		adjust(-2, 2*sec, errStranded)
 		admit(1, sec)
 		adjust(-100, 0, nil) // no fuller than a bucket was it
 		admit(5, 0)
@@ -281,7 +281,7 @@ func TestReturnAfterSetQuota(t *testing.T) {
 			func(delta int64, age time.Duration) error { return l.on("k").Adjust(bg, delta, age) },
 			func(delta int64, age time.Duration) error { return set.adjust(bg, delta, age) },
 		} {
-			if err := give(-2, 200*ms); !errors.Is(err, ErrStranded) {
+			if err := give(-2, 200*ms); !errors.Is(err, errStranded) {
 				t.Errorf("2 units that took 200 ms to leak: %v", err)
 			}
 			if err := give(-2, 200*ms-1); err != nil {

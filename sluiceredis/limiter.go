@@ -2,6 +2,7 @@ package sluiceredis
 
 import (
 	"context"
+	"fmt"
 	"sync/atomic"
 	"time"
 
@@ -16,15 +17,13 @@ type limiters struct {
 	limit      atomic.Pointer[limit]
 }
 
-func (l *limiters) init(s *Store, format, name string, rule kinds.Rule, away OutagePolicy) {
+func (l *limiters) init(s *Store, format, name string, rule kinds.Rule, away OutagePolicy) error {
+	if !away.valid() {
+		return fmt.Errorf("sluiceredis: no such policy: %v", away)
+	}
 	l.store, l.head, l.tail = s, s.head(format, name), tail(name, "")
-	l.limit.Store(newLimit(rule, away))
-}
-
-// initAs makes l the same limiters as o with another policy.
-func (l *limiters) initAs(o *limiters, away OutagePolicy) {
-	l.store, l.head, l.tail = o.store, o.head, o.tail
-	l.limit.Store(newLimit(o.limit.Load().Rule, o.store.honor(away)))
+	l.limit.Store(newLimit(rule, s.honor(away)))
+	return nil
 }
 
 func (l *limiters) at(key string) spot {
@@ -42,8 +41,8 @@ func (l *limiters) Take(ctx context.Context, key string, n int64) (limits.Result
 	return l.store.take(ctx, l.at(key), n)
 }
 
-// On returns the limit of key, for a gate or sluice.NewQueue. If all units have leaked or left the
-// window, its Adjust returns [ErrStranded].
+// On returns the limit of key, for a gate or sluice.NewQueue. Its Adjust returns an error if all
+// units have leaked or left the window.
 func (l *limiters) On(key string) limits.Remote { return l.on(key) }
 
 func (l *limiters) on(key string) *limiter { return &limiter{l, l.at(key).key} }

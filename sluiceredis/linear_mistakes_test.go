@@ -22,7 +22,7 @@ type altered struct {
 // Run implements Client.
 func (a altered) Run(ctx context.Context, s *Script, keys, args []string) ([]int64, error) {
 	if s.Name == a.name {
-		s = NewScript(s.Name, strings.Replace(s.Text, a.before, a.after, 1))
+		s = newScript(s.Name, strings.Replace(s.Text, a.before, a.after, 1))
 	}
 	return a.Client.Run(ctx, s, keys, args)
 }

@@ -252,7 +252,7 @@ func TestInProcessGivesBackInTime(t *testing.T) {
 				t.Errorf("%s: %v", kind, err)
 			}
 			time.Sleep(time.Microsecond)
-			if err := m.Adjust(bg, -1, 2*sec); err != ErrStranded {
+			if err := m.Adjust(bg, -1, 2*sec); err != errStranded {
 				t.Errorf("%s: too late: %v", kind, err)
 			}
 			if got := s.Stats(); got.Refunded != before.Refunded+1 || got.Unreturned != before.Unreturned+1 {

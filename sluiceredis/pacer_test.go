@@ -244,7 +244,7 @@ func TestPacerAsAQuota(t *testing.T) {
 		if err := p.Adjust(bg, 3, 0); err != nil {
 			t.Error(err)
 		}
-		if err := p.Adjust(bg, -3, 0); !errors.Is(err, ErrStranded) {
+		if err := p.Adjust(bg, -3, 0); !errors.Is(err, errStranded) {
 			t.Error(err)
 		}
 	})

@@ -505,7 +505,7 @@ func TestSlotsBetweenAreOfOthers(t *testing.T) {
 		if wait, err := p.Admit(bg, 1); wait != 200*ms || err != nil {
 			t.Fatal(wait, err)
 		}
-		if err := p.Adjust(bg, -1, 0); err != ErrStranded {
+		if err := p.Adjust(bg, -1, 0); err != errStranded {
 			t.Error(err)
 		}
 		if wait, err := p.Admit(bg, 1); wait != 200*ms || err != nil {

@@ -237,7 +237,7 @@ func (p *Pacer) expire() {
 }
 
 // Adjust takes delta more slots, or returns those of the last call that Admit allowed; for
-// other calls it returns [ErrStranded].
+// other calls, and if others came after it, it returns an error.
 func (p *Pacer) Adjust(ctx context.Context, delta int64, age time.Duration) error {
 	interval := p.paced.Load().interval
 	if delta >= 0 {

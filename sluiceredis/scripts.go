@@ -41,7 +41,7 @@ var takes, adds = func() (takes, adds [1 << kinds.Count]*Script) {
 		for _, part := range append(append([]string{"replies"}, parts...), "set") {
 			general += source(part)
 		}
-		takes[set] = NewScript("take", source("clock")+strings.Replace(source("take"), "parts_of_general()\n", general, 1))
+		takes[set] = newScript("take", source("clock")+strings.Replace(source("take"), "parts_of_general()\n", general, 1))
 		takes[set].strict, takes[set].marked, adds[set].marked = true, true, true
 		takes[set].joins = kinds.Kind(set)&kinds.SlidingKind == 0
 	}
@@ -54,7 +54,7 @@ func script(name string, parts ...string) *Script {
 	for _, part := range append(append([]string{"clock", "replies"}, parts...), name) {
 		text.WriteString(source(part))
 	}
-	return NewScript(name, text.String())
+	return newScript(name, text.String())
 }
 
 // strictScript returns the script of lua/name.lua that, in strict mode, has the

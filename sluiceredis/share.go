@@ -124,7 +124,7 @@ func (s *Store) adjustHere(a spot, delta int64, age time.Duration, end int64) (r
 		s.stats.refunded.Add(uint64(made))
 		s.stats.stranded.Add(uint64(-delta - made))
 		if err == nil && made == 0 {
-			err = ErrStranded
+			err = errStranded
 		}
 		return 0, err
 	}
@@ -143,7 +143,7 @@ func (s *Store) adjustHere(a spot, delta int64, age time.Duration, end int64) (r
 		// Given back to the server, it would be taken off the usage of others.
 		s.stats.stranded.Add(uint64(-rest))
 		if rest = 0; off == 0 {
-			err = ErrStranded
+			err = errStranded
 		}
 	}
 	return rest, err

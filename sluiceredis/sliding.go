@@ -10,7 +10,8 @@ import (
 // but not including t + window, exactly and by the server's clock. It returns an error if name is
 // empty, limit or window is not positive, or limit is more than 100,000. A window is rounded up to a
 // microsecond. The same name with another limit or window means the same windows: used units stay
-// used.
+// used. onOutage, if given, is the policy of these windows in place of that of the store; more than
+// one panics.
 //
 // A sliding window records each unit that it allows, which takes about 100 bytes. One call takes at
 // most 10,000 units; beyond that use [Store.Fixed] or [Store.Bucket]. A rejected call is not
@@ -19,11 +20,13 @@ import (
 // Limit and window may be changed machine by machine. While machines use different windows for one
 // key, a call must fit all of them; with the same window the largest limit applies. Values that no
 // machine uses any more apply for another 1 to 1¼ of their windows.
-func (s *Store) Sliding(name string, limit int64, window time.Duration) (*Counter, error) {
+func (s *Store) Sliding(name string, limit int64, window time.Duration, onOutage ...OutagePolicy) (*Counter, error) {
 	if err := checkWindow(name, limit, window, kinds.MostSliding); err != nil {
 		return nil, err
 	}
 	w := new(Counter)
-	w.init(s, "log1", name, kinds.NewSliding(limit, window), 0)
+	if err := w.init(s, "log1", name, kinds.NewSliding(limit, window), policyOf(onOutage)); err != nil {
+		return nil, err
+	}
 	return w, nil
 }

@@ -401,19 +401,19 @@ func TestTogetherAdjust(t *testing.T) {
 		adjust(0, []int64{-2, -2, -2, -2})
 		remain(5, 5, 5, 5)
 		take(2)
-		adjust(0, []int64{-1, 0, -2, -1}, nil, nil, nil, ErrStranded) // slots are returned whole
+		adjust(0, []int64{-1, 0, -2, -1}, nil, nil, nil, errStranded) // slots are returned whole
 		remain(4, 3, 5, 3)
 		adjust(0, []int64{0, 0, 0, -2})
-		adjust(0, []int64{0, 0, 0, -2}, nil, nil, nil, ErrStranded) // and once
+		adjust(0, []int64{0, 0, 0, -2}, nil, nil, nil, errStranded) // and once
 		remain(4, 3, 5, 5)
 		take(1)
 		if _, err := pace.Reserve(bg, 1, 0); err != nil { // the slot after it is taken
 			t.Fatal(err)
 		}
-		adjust(0, []int64{-1, -1, -1, -1}, nil, nil, nil, ErrStranded)
+		adjust(0, []int64{-1, -1, -1, -1}, nil, nil, nil, errStranded)
 		remain(4, 3, 5, 3)
 		clock.set(2 * sec)
-		adjust(2*sec, []int64{-1, -2, -1, -1}, ErrStranded, nil, ErrStranded, ErrStranded) // it has leaked, its window has ended
+		adjust(2*sec, []int64{-1, -2, -1, -1}, errStranded, nil, errStranded, errStranded) // it has leaked, its window has ended
 		remain(5, 5, 5, 5)
 		adjust(0, []int64{7, 8, 9, 3})
 		remain(0, 0, 0, 2)

@@ -13,9 +13,9 @@ import (
 	"github.com/sluice-go/sluice/sluiceredis/internal/kinds"
 )
 
-func newLog(t testing.TB, s *Store, name string, limit int64, window time.Duration) *Counter {
+func newLog(t testing.TB, s *Store, name string, limit int64, window time.Duration, onOutage ...OutagePolicy) *Counter {
 	t.Helper()
-	l, err := s.Sliding(name, limit, window)
+	l, err := s.Sliding(name, limit, window, onOutage...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -117,7 +117,7 @@ func TestLogAdjust(t *testing.T) {
 		adjust(-2, 0, nil)
 		adjust(4, 0, nil) // seven in all
 		steps(t, clock, take, []step{{sec, 1, no(0, 500*ms, sec)}, {1500 * ms, 1, yes(0, sec)}})
-		adjust(-9, 1400*ms, ErrStranded)
+		adjust(-9, 1400*ms, errStranded)
 		if err := m.Adjust(bg, kinds.SlidingAtOnce+1, 0); err == nil {
 			t.Error("too large a correction")
 		}
@@ -190,7 +190,7 @@ func TestFixedAdjust(t *testing.T) {
 		adjust(-2, 0, nil)
 		adjust(4, 0, nil)
 		steps(t, clock, take, []step{{0, 1, no(0, sec, sec)}, {sec, 2, yes(3, sec)}})
-		adjust(-2, ms, ErrStranded) // of the window before
+		adjust(-2, ms, errStranded) // of the window before
 		adjust(-1, 0, nil)
 		steps(t, clock, take, []step{{sec, 4, yes(0, sec)}})
 	})
@@ -202,13 +202,13 @@ func TestWindowsRefuseWhatCannotBe(t *testing.T) {
 		cfg  FixedConfig
 		want string
 	}{
-		{FixedConfig{0, sec, false, 0}, "limit of 0"},
-		{FixedConfig{-1, sec, false, 0}, "limit of -1"},
-		{FixedConfig{1 << 62, sec, false, 0}, "at most"},
-		{FixedConfig{1, 0, false, 0}, "window of 0s"},
-		{FixedConfig{1, -sec, false, 0}, "must be positive"},
-		{FixedConfig{1, 105 * 24 * time.Hour, false, 0}, "104 days"},
-		{FixedConfig{1, sec, false, sec}, "needs aligned"},
+		{FixedConfig{0, sec, false, 0, 0}, "limit of 0"},
+		{FixedConfig{-1, sec, false, 0, 0}, "limit of -1"},
+		{FixedConfig{1 << 62, sec, false, 0, 0}, "at most"},
+		{FixedConfig{1, 0, false, 0, 0}, "window of 0s"},
+		{FixedConfig{1, -sec, false, 0, 0}, "must be positive"},
+		{FixedConfig{1, 105 * 24 * time.Hour, false, 0, 0}, "104 days"},
+		{FixedConfig{1, sec, false, sec, 0}, "needs aligned"},
 	} {
 		if _, err := s.Fixed("n", v.cfg); err == nil || !strings.Contains(err.Error(), v.want) {
 			t.Errorf("%+v: %v, want %q", v.cfg, err, v.want)

@@ -1,30 +1,28 @@
 package window
 
 import (
-	"fmt"
 	"math"
 	"sort"
 	"time"
 )
 
 // A Calendar is where fixed windows begin: see [NewFixed].
-type Calendar int
+type Calendar string
 
 const (
-	Minute Calendar = iota + 1 // every minute
-	Hour                       // each hour
-	Day                        // 00:00
-	Week                       // Monday, 00:00
-	Month                      // the first, 00:00
+	Minute Calendar = "minute" // every minute
+	Hour   Calendar = "hour"   // each hour
+	Day    Calendar = "day"    // 00:00
+	Week   Calendar = "week"   // Monday, 00:00
+	Month  Calendar = "month"  // the first, 00:00
 )
 
-// String returns "minute", "hour", "day", "week" or "month".
-func (c Calendar) String() string {
-	names := [...]string{"no calendar", "minute", "hour", "day", "week", "month"}
-	if c < 0 || int(c) >= len(names) {
-		return fmt.Sprintf("Calendar(%d)", int(c))
+func (c Calendar) valid() bool {
+	switch c {
+	case Minute, Hour, Day, Week, Month:
+		return true
 	}
-	return names[c]
+	return false
 }
 
 // # Where does a day begin?

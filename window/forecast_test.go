@@ -34,7 +34,7 @@ func TestForecast(t *testing.T) {
 		},
 	}
 	for _, per := range []window.Calendar{window.Minute, window.Hour, window.Day, window.Week, window.Month} {
-		makers["each "+per.String()] = func() (taker, window.Quota) {
+		makers["each "+string(per)] = func() (taker, window.Quota) {
 			q := window.Quota{Limit: 6, Per: per, Location: berlin} // two changes of the clock a year
 			return limits.Must(window.NewFixed(q)), q
 		}

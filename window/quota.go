@@ -18,7 +18,7 @@ type Quota struct {
 
 // String returns q as "300 per 20s" or "5000 per day in Europe/Berlin".
 func (q Quota) String() string {
-	if q.Per == 0 {
+	if q.Per == "" {
 		return fmt.Sprintf("%d per %v", q.Limit, q.Window)
 	}
 	return fmt.Sprintf("%d per %v in %v", q.Limit, q.Per, q.Location) // a nil Location prints as UTC
@@ -30,15 +30,15 @@ func (q Quota) fixed() (kind.Fixed, error) {
 	switch {
 	case q.Limit <= 0:
 		return r, fmt.Errorf("window: quota of %v: the limit must be positive", q)
-	case q.Per < 0 || q.Per > Month:
-		return r, fmt.Errorf("window: no such calendar: %d", int(q.Per))
-	case q.Per == 0 && q.Window <= 0:
+	case q.Per != "" && !q.Per.valid():
+		return r, fmt.Errorf("window: no such calendar: %q", string(q.Per))
+	case q.Per == "" && q.Window <= 0:
 		return r, fmt.Errorf("window: quota of %v: the window must be positive", q)
-	case q.Per != 0 && q.Window != 0:
+	case q.Per != "" && q.Window != 0:
 		return r, fmt.Errorf("window: quota of %v: window of %v besides a calendar", q, q.Window)
-	case q.Per == 0 && q.Location != nil:
+	case q.Per == "" && q.Location != nil:
 		return r, fmt.Errorf("window: quota of %v: a location needs a calendar", q)
-	case q.Per != 0:
+	case q.Per != "":
 		r.Edges = func(at int64) (start, end int64) { return q.Per.bounds(at, q.Location) }
 	}
 	return r, nil
@@ -46,7 +46,7 @@ func (q Quota) fixed() (kind.Fixed, error) {
 
 // sliding returns the algorithm of sliding windows, or an error if q is impossible.
 func (q Quota) sliding() (kind.Sliding, error) {
-	if q.Per != 0 {
+	if q.Per != "" {
 		return kind.Sliding{}, fmt.Errorf("window: quota of %v: a sliding window has no calendar", q)
 	}
 	_, err := q.fixed()

@@ -105,7 +105,7 @@ func (f *fixed) snapshot() (string, any) {
 	switch {
 	case f.rule.Over(&f.state, now, wall):
 		s.At = wall
-	case f.quota.Per == 0:
+	case f.quota.Per == "":
 		s.At, s.Used = unix(t, now, f.state.From), f.state.Used
 	default:
 		s.At, s.Used = max(wall, f.state.Start), f.state.Used
@@ -135,7 +135,7 @@ func (f *fixed) restore(s fixedState) error {
 	f.state = kind.FixedState{}
 	if s.Used > 0 {
 		f.rule.Begin(&f.state, now, s.At)
-		if f.quota.Per == 0 {
+		if f.quota.Per == "" {
 			f.state.From = now - snapshot.Age(t, s.At)
 		}
 		f.state.Used = s.Used
@@ -146,8 +146,8 @@ func (f *fixed) restore(s fixedState) error {
 // stateOf returns q as it is noted, with nothing used.
 func stateOf(q Quota) fixedState {
 	s := fixedState{Limit: q.Limit, Window: q.Window}
-	if q.Per != 0 {
-		s.Calendar, s.Location = q.Per.String(), q.Location.String() // of nil: UTC
+	if q.Per != "" {
+		s.Calendar, s.Location = string(q.Per), q.Location.String() // of nil: UTC
 	}
 	return s
 }

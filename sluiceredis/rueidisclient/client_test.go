@@ -70,7 +70,7 @@ func TestNewRefusesWhatDoesNotObey(t *testing.T) {
 // A dialer of the caller's is used, and what it cannot reach was not asked.
 func TestDialersOfTheOption(t *testing.T) {
 	addr := redistest.Mini(t)
-	script := sluiceredis.NewScript("one", "return {1}")
+	script := clienttest.Script("one", "return {1}")
 	for name, set := range map[string]func(o *rueidis.ClientOption, away *bool){
 		"DialFn": func(o *rueidis.ClientOption, away *bool) {
 			o.DialFn = func(string, *net.Dialer, *tls.Config) (net.Conn, error) { return dialUnless(away, addr) }
@@ -108,7 +108,7 @@ func TestTLS(t *testing.T) {
 		InitAddress: []string{addr}, ForceSingleClient: true, TLSConfig: &tls.Config{InsecureSkipVerify: true},
 		Dialer: net.Dialer{Timeout: time.Second},
 	})
-	_, err := c.Run(t.Context(), sluiceredis.NewScript("one", "return {1}"), nil, nil)
+	_, err := c.Run(t.Context(), clienttest.Script("one", "return {1}"), nil, nil)
 	if err == nil || errors.Is(err, sluiceredis.ErrAmbiguous) {
 		t.Errorf("%v", err)
 	}
@@ -118,7 +118,7 @@ func TestTLS(t *testing.T) {
 func TestClosed(t *testing.T) {
 	c := open(t, rueidis.ClientOption{InitAddress: []string{redistest.Mini(t)}})
 	c.(*adapter).close()
-	script := sluiceredis.NewScript("one", "return {1}")
+	script := clienttest.Script("one", "return {1}")
 	if _, err := c.Run(t.Context(), script, nil, nil); err != rueidis.ErrClosing {
 		t.Errorf("one: %v", err)
 	}
@@ -132,7 +132,7 @@ func TestClosed(t *testing.T) {
 func TestOthersDeadline(t *testing.T) {
 	p := redistest.NewProxy(t, redistest.Mini(t))
 	c := open(t, rueidis.ClientOption{InitAddress: []string{p.Addr}, ForceSingleClient: true, PipelineMultiplex: -1})
-	script := sluiceredis.NewScript("one", "return {1}")
+	script := clienttest.Script("one", "return {1}")
 	if _, err := c.Run(context.Background(), script, nil, nil); err != nil {
 		t.Fatal(err)
 	}
@@ -165,7 +165,7 @@ func TestCancelIsNoticed(t *testing.T) {
 		}
 		cancel()
 	}()
-	script := sluiceredis.NewScript("one", "return {1}")
+	script := clienttest.Script("one", "return {1}")
 	if _, err := c.Run(ctx, script, nil, nil); !errors.Is(err, sluiceredis.ErrAmbiguous) || !errors.Is(err, context.Canceled) {
 		t.Errorf("%v", err)
 	}

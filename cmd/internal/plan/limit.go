@@ -108,7 +108,7 @@ func parseLimit(text string) (l limit, err error) {
 func (l *limit) calendar(rate, zone string) (err error) {
 	count, per, _ := strings.Cut(rate, "/")
 	quota := window.Quota{Per: calendars[per]}
-	if quota.Limit, err = strconv.ParseInt(count, 10, 64); err != nil || quota.Limit < 1 || quota.Per == 0 {
+	if quota.Limit, err = strconv.ParseInt(count, 10, 64); err != nil || quota.Limit < 1 || quota.Per == "" {
 		return fmt.Errorf("%s: want a number per m, h, day, week or month", rate)
 	}
 	if quota.Location, err = time.LoadLocation(zone); err != nil {

@@ -43,7 +43,7 @@ const (
 )
 
 // count is a script that shows the number of its runs.
-var count = sluiceredis.NewScript("count", "return {redis.call('INCRBY', KEYS[1], ARGV[1])}")
+var count = Script("count", "return {redis.call('INCRBY', KEYS[1], ARGV[1])}")
 
 // tests counts tests, which may be run again on the same server.
 var tests atomic.Int64

@@ -120,7 +120,7 @@ func spread(t *testing.T, c sluiceredis.Client, addrs []string) {
 
 // Keys that no server has all of are rejected, and nothing is taken from any.
 func crossSlot(t *testing.T, c sluiceredis.Client) {
-	both := sluiceredis.NewScript("both", "redis.call('INCR', KEYS[1]) redis.call('INCR', KEYS[2]) return {1}")
+	both := Script("both", "redis.call('INCR', KEYS[1]) redis.call('INCR', KEYS[2]) return {1}")
 	name := prefix(t)
 	same := []string{name + "{tag}a", name + "{tag}b"}
 	split := []string{name + "a", name + "b", name + "c", name + "d"}
@@ -194,7 +194,7 @@ func moving(t *testing.T, c sluiceredis.Client, addrs []string) {
 	executed("new", 1) // which the old master does not have: ASK
 
 	// One key is here, the other there: nobody can.
-	two := sluiceredis.NewScript("two", "return {redis.call('INCR', KEYS[1]), redis.call('INCR', KEYS[2])}")
+	two := Script("two", "return {redis.call('INCR', KEYS[1]), redis.call('INCR', KEYS[2])}")
 	var server *sluiceredis.ServerError
 	if got, err := c.Run(bg, two, []string{key("stays"), key("new")}, nil); !errors.As(err, &server) || server.Code != "TRYAGAIN" || errors.Is(err, sluiceredis.ErrAmbiguous) {
 		t.Errorf("keys of both: %v, %v", got, err)

@@ -22,8 +22,8 @@ func oneAndMany(t *testing.T, c sluiceredis.Client) {
 	if got, err := c.Run(bg, count, []string{key}, []string{"5"}); err != nil || len(got) != 1 || got[0] != 5 {
 		t.Errorf("%v, %v", got, err)
 	}
-	other := sluiceredis.NewScript("other", "return {7, tonumber(ARGV[1])} -- "+name)
-	bad := sluiceredis.NewScript("bad", "return redis.error_reply('ODD no')")
+	other := Script("other", "return {7, tonumber(ARGV[1])} -- "+name)
+	bad := Script("bad", "return redis.error_reply('ODD no')")
 	calls := []sluiceredis.ScriptCall{
 		{Script: count, Keys: []string{key}, Args: arg},
 		{Script: other, Args: []string{"8"}}, // unknown to the server, and without a key
@@ -74,7 +74,7 @@ func replies(t *testing.T, c sluiceredis.Client) {
 		"return {1, false}":                false,
 		"return redis.status_reply('OK')":  false,
 	} {
-		got, err := c.Run(bg, sluiceredis.NewScript("reply", text), key, nil)
+		got, err := c.Run(bg, Script("reply", text), key, nil)
 		var server *sluiceredis.ServerError
 		if (err == nil) != ok || errors.Is(err, sluiceredis.ErrAmbiguous) || errors.As(err, &server) {
 			t.Errorf("%s: %v, %v", text, got, err)
