@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/sluice-go/sluice/internal/queue"
+	"github.com/sluice-go/sluice/internal/reroute"
 	"github.com/sluice-go/sluice/internal/schedule"
 	"github.com/sluice-go/sluice/limits"
 )
@@ -100,11 +101,14 @@ func New(cfg Config) (*Gate, error) {
 	return g, nil
 }
 
-// Part returns a gate for a part of the calls of g, such as those of one route: g is its
-// Parent, and it adds separate limits, or none. Adaptive, IsThrottle, Observer, MaxWaiting and
-// RetryBudget are as in g. It returns an error if g has a Semaphore, or for limits that [New]
-// rejects.
-func (g *Gate) Part(name string, more ...Limit) (*Gate, error) {
+func init() {
+	reroute.Part = func(gate any, name string, more any) (any, error) {
+		limits, _ := more.([]Limit)
+		return gate.(*Gate).part(name, limits)
+	}
+}
+
+func (g *Gate) part(name string, more []Limit) (*Gate, error) {
 	g.queue.Lock()
 	budget := g.budget.capacity
 	g.queue.Unlock()

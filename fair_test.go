@@ -576,7 +576,7 @@ func TestGate_For_Stress(t *testing.T) {
 func TestGate_TurnAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		host := must(sluice.New(sluice.Config{Name: "host", Rate: sluice.Rate{Count: 1, Per: time.Second}}))
-		part, err := host.Part("part")
+		part, err := partOf(host)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -629,7 +629,7 @@ func TestGate_TurnAway(t *testing.T) {
 func TestAttempts_Move_Refused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		host := must(sluice.New(sluice.Config{Name: "host"}))
-		part, err := host.Part("part")
+		part, err := partOf(host)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -667,7 +667,7 @@ func TestAttempts_Move_NotAccepted(t *testing.T) {
 		learned := func(moved int) (l sluice.Learned) {
 			synctest.Test(t, func(t *testing.T) {
 				host := must(sluice.New(sluice.Config{Name: "host", Adaptive: sluice.Adaptive{Search: search, Start: sluice.PerSecond(1000)}}))
-				part := must(host.Part("part"))
+				part := must(partOf(host))
 				end := func(err error, move bool) func() {
 					a := sluice.NewRetryLoop(host, sluice.RetryPolicy{})
 					permit, failed := a.Next(t.Context(), 1)
@@ -750,7 +750,7 @@ func TestAttempts_Retract(t *testing.T) {
 func TestGate_Part(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		host := must(sluice.New(sluice.Config{Name: "host", Concurrency: 1, MaxWaiting: 1, RetryBudget: 7}))
-		part, err := host.Part("part")
+		part, err := partOf(host)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -765,8 +765,17 @@ func TestGate_Part(t *testing.T) {
 			t.Error("two in flight")
 		}
 		p.Release()
-		if _, err := must(sluice.New(sluice.Config{Semaphore: shared{}})).Part("part"); err == nil {
+		if _, err := partOf(must(sluice.New(sluice.Config{Semaphore: shared{}}))); err == nil {
 			t.Error("a part of a gate with a semaphore")
 		}
 	})
+}
+
+// partOf returns a part of gate.
+func partOf(gate *sluice.Gate) (*sluice.Gate, error) {
+	part, err := reroute.Part(gate, "part", nil)
+	if err != nil {
+		return nil, err
+	}
+	return part.(*sluice.Gate), nil
 }

@@ -123,8 +123,8 @@ type Rate = limits.Rate
 // PerSecond is [limits.PerSecond]: PerSecond(10) is one call every 100 ms, without a burst.
 func PerSecond(count int64) Rate { return limits.PerSecond(count) }
 
-// Every is [limits.Every]: Every(100*time.Millisecond) is 10 per second.
-func Every(interval time.Duration) Rate { return limits.Every(interval) }
+// Every returns the rate of one per interval: Every(100*time.Millisecond) is 10 per second.
+func Every(interval time.Duration) Rate { return Rate{Count: 1, Per: interval} }
 
 // Must returns v, or panics if err is not nil. It is for package variables:
 //

@@ -25,10 +25,6 @@ type Rate struct {
 // 100 ms. A count ≤ 0 makes an invalid rate: see [Rate.Check].
 func PerSecond(count int64) Rate { return Rate{Count: count, Per: time.Second} }
 
-// Every returns the rate of one per interval: Every(100*time.Millisecond) is 10 per second. An
-// interval ≤ 0 makes an invalid rate: see [Rate.Check].
-func Every(interval time.Duration) Rate { return Rate{Count: 1, Per: interval} }
-
 // units are the periods that have a name, longest first.
 var units = []struct {
 	names []string

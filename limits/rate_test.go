@@ -333,18 +333,14 @@ func ExampleRate_UnmarshalText() {
 	// unlimited <nil>
 }
 
-func TestPerSecond_And_Every(t *testing.T) {
+func TestPerSecond(t *testing.T) {
 	for name, c := range map[string]struct {
 		rate limits.Rate
 		want string // of the interval, or "" for an error
 	}{
 		"10 per second":         {limits.PerSecond(10), "100ms"},
-		"one every 100 ms":      {limits.Every(100 * time.Millisecond), "100ms"},
-		"one every two hours":   {limits.Every(2 * time.Hour), "2h0m0s"},
 		"none per second":       {limits.PerSecond(0), ""},
 		"less than none":        {limits.PerSecond(-1), ""},
-		"every 0 s":             {limits.Every(0), ""},
-		"every negative time":   {limits.Every(-time.Second), ""},
 		"more than a billion/s": {limits.PerSecond(1e9 + 1), ""},
 	} {
 		switch err := c.rate.Check(); {

@@ -277,7 +277,9 @@ func (t *Transport) newPart(k key, name string, more []sluice.Limit) (gate *slui
 		if k.route == askName {
 			gate, err = sluice.New(sluice.Config{Name: name, Parent: host, Concurrency: 1, MaxWaiting: t.cfg.Gate.MaxWaiting, Adaptive: sluice.Adaptive{Disabled: true}})
 		} else {
-			gate, err = host.Part(name, more...)
+			var part any
+			part, err = reroute.Part(host, name, more)
+			gate, _ = part.(*sluice.Gate)
 		}
 		return err
 	})

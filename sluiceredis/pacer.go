@@ -251,9 +251,6 @@ func (p *Pacer) reserve(ctx context.Context, takes, patience int64) (span, error
 	}
 }
 
-// Wait is Acquire of 1.
-func (p *Pacer) Wait(ctx context.Context) error { return p.Acquire(ctx, 1) }
-
 // Acquire blocks until a call of cost n may start. It returns the errors of Reserve. If ctx
 // ends first, the slot is returned if possible.
 func (p *Pacer) Acquire(ctx context.Context, n int64) error {

@@ -16,8 +16,8 @@ type Quota struct {
 	Location *time.Location // of the Calendar; nil means UTC
 }
 
-// String returns q as "300 per 20s" or "5000 per day in Europe/Berlin".
-func (q Quota) String() string {
+// text returns q as "300 per 20s" or "5000 per day in Europe/Berlin".
+func (q Quota) text() string {
 	if q.Per == "" {
 		return fmt.Sprintf("%d per %v", q.Limit, q.Window)
 	}
@@ -29,15 +29,15 @@ func (q Quota) fixed() (kind.Fixed, error) {
 	r := kind.Fixed{Limit: q.Limit, Window: q.Window}
 	switch {
 	case q.Limit <= 0:
-		return r, fmt.Errorf("window: quota of %v: the limit must be positive", q)
+		return r, fmt.Errorf("window: quota of %v: the limit must be positive", q.text())
 	case q.Per != "" && !q.Per.valid():
 		return r, fmt.Errorf("window: no such calendar: %q", string(q.Per))
 	case q.Per == "" && q.Window <= 0:
-		return r, fmt.Errorf("window: quota of %v: the window must be positive", q)
+		return r, fmt.Errorf("window: quota of %v: the window must be positive", q.text())
 	case q.Per != "" && q.Window != 0:
-		return r, fmt.Errorf("window: quota of %v: window of %v besides a calendar", q, q.Window)
+		return r, fmt.Errorf("window: quota of %v: window of %v besides a calendar", q.text(), q.Window)
 	case q.Per == "" && q.Location != nil:
-		return r, fmt.Errorf("window: quota of %v: a location needs a calendar", q)
+		return r, fmt.Errorf("window: quota of %v: a location needs a calendar", q.text())
 	case q.Per != "":
 		r.Edges = func(at int64) (start, end int64) { return q.Per.bounds(at, q.Location) }
 	}
@@ -47,7 +47,7 @@ func (q Quota) fixed() (kind.Fixed, error) {
 // sliding returns the algorithm of sliding windows, or an error if q is impossible.
 func (q Quota) sliding() (kind.Sliding, error) {
 	if q.Per != "" {
-		return kind.Sliding{}, fmt.Errorf("window: quota of %v: a sliding window has no calendar", q)
+		return kind.Sliding{}, fmt.Errorf("window: quota of %v: a sliding window has no calendar", q.text())
 	}
 	_, err := q.fixed()
 	return kind.Sliding{Limit: q.Limit, Window: q.Window}, err
@@ -57,7 +57,7 @@ func (q Quota) sliding() (kind.Sliding, error) {
 func (q Quota) sameWindows(o Quota) error {
 	// Locations are compared by name: the same one may have been loaded twice, and nil is UTC.
 	if q.Window != o.Window || q.Per != o.Per || q.Location.String() != o.Location.String() {
-		return fmt.Errorf("window: quota of %v: only the limit of %v can change", q, o)
+		return fmt.Errorf("window: quota of %v: only the limit of %v can change", q.text(), o.text())
 	}
 	return nil
 }

@@ -27,3 +27,9 @@ var TurnAway func(gate any, which func(label uint32) bool)
 
 // AdmittedAt returns when permit was admitted; the zero time if its n was 0.
 var AdmittedAt func(permit any) time.Time
+
+// Part returns a gate for a part of the calls of gate, such as those of one route: gate is its
+// Parent, and it adds separate limits, a []sluice.Limit or nil. Adaptive, IsThrottle, Observer,
+// MaxWaiting and RetryBudget are as in gate. It returns an error if gate has a Semaphore, or for
+// limits that sluice.New rejects.
+var Part func(gate any, name string, more any) (part any, err error)
