@@ -159,11 +159,11 @@ func ExamplePermit_Settle() {
 }
 
 // Callers wait, in order, for a limiter that does not wait itself.
-func ExampleNewQueue() {
+func ExampleLimit() {
 	limit := &everyOther{}
-	queue := sluice.NewQueue(limit)
+	gate := sluice.Must(sluice.New(sluice.Config{Limits: []sluice.Limit{{Limiter: limit}}}))
 	for range 3 {
-		if err := queue.Wait(context.Background()); err != nil {
+		if err := gate.Wait(context.Background()); err != nil {
 			fmt.Println(err)
 		}
 	}

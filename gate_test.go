@@ -416,9 +416,6 @@ func TestGate_Mistakes(t *testing.T) {
 		"TryAcquire":    func() { g.TryAcquire(-1) },
 		"Settle":        func() { p.Settle(-1) },
 		"Estimate":      func() { g.Estimate(-1) },
-		"NewQueue":      func() { sluice.NewQueue(nil) },
-		"Queue":         func() { sluice.NewQueue(free{}).Acquire(bg, -1) },
-		"Queue, try":    func() { sluice.NewQueue(free{}).TryAcquire(-1) },
 	} {
 		func() {
 			defer func() {

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/internal/testkit/queued"
 	"github.com/sluice-go/sluice/internal/testkit/synclog"
 	"github.com/sluice-go/sluice/limits"
 	"github.com/sluice-go/sluice/pacer"
@@ -400,7 +401,7 @@ func TestJoint_KnowsWhatWaits(t *testing.T) {
 func TestQueue_Acquire_InOrderAndOnlyTheFirstAsks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := &bucket{capacity: 2, interval: 100 * ms}
-		b, l := sluice.NewQueue(m), synclog.New()
+		b, l := queued.For(m), synclog.New()
 		for i, n := range []int64{1, 1, 2, 1, 0} {
 			l.Call(i, func() error { return b.Acquire(bg, n) })
 		}
@@ -422,7 +423,7 @@ func TestQueue_Acquire_InOrderAndOnlyTheFirstAsks(t *testing.T) {
 func TestQueue_Acquire_CancelAndDeadlines(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := &bucket{capacity: 1, interval: time.Second}
-		b, l := sluice.NewQueue(m), synclog.New()
+		b, l := queued.For(m), synclog.New()
 		b.TryAcquire(1)
 		ctx, cancel := context.WithCancel(bg)
 		short, cancelShort := context.WithTimeout(bg, 300*ms)
@@ -480,13 +481,13 @@ func TestQueue_Acquire_CancelAndDeadlines(t *testing.T) {
 func TestQueue_Acquire_ReturnsErrorsOfTheLimiter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := &bucket{capacity: 3, interval: time.Second}
-		b := sluice.NewQueue(m)
-		if err := b.Acquire(bg, 4); err != limits.ErrTooLarge {
+		b := queued.For(m)
+		if err := b.Acquire(bg, 4); !errors.Is(err, limits.ErrTooLarge) {
 			t.Errorf("4 of 3: %v", err)
 		}
 		broken := errors.New("away")
 		m.err = broken
-		if err := b.Acquire(bg, 1); err != broken || b.TryAcquire(1) {
+		if err := b.Acquire(bg, 1); !errors.Is(err, broken) || b.TryAcquire(1) {
 			t.Errorf("a limit that cannot be asked: %v", err)
 		}
 		m.err = nil
@@ -501,7 +502,7 @@ func TestQueue_Acquire_ReturnsErrorsOfTheLimiter(t *testing.T) {
 func TestQueue_Acquire_SlowLimiter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := &bucket{capacity: 1, interval: 100 * ms, trip: 10 * ms}
-		b, l := sluice.NewQueue(m), synclog.New()
+		b, l := queued.For(m), synclog.New()
 		ctx, cancel := context.WithCancel(bg)
 		l.Call(0, func() error { return b.Acquire(bg, 1) })
 		l.Call(1, func() error { return b.Acquire(ctx, 1) })
@@ -526,7 +527,7 @@ func (panicking) Admit(context.Context, int64) (time.Duration, error) { panic("m
 func (panicking) Adjust(context.Context, int64, time.Duration) error  { return nil }
 
 func TestQueue_Acquire_LimiterPanics(t *testing.T) {
-	b := sluice.NewQueue(panicking{})
+	b := queued.For(panicking{})
 	for range 2 {
 		for name, f := range map[string]func(){
 			"Acquire":    func() { b.Acquire(bg, 1) },
@@ -553,7 +554,7 @@ func TestQueue_Acquire_LimiterPanics(t *testing.T) {
 func TestQueue_Acquire_NewcomersDoNotMakeTheFirstAskAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		asks := 0
-		b := sluice.NewQueue(answering(func(context.Context, int64) (time.Duration, error) {
+		b := queued.For(answering(func(context.Context, int64) (time.Duration, error) {
 			asks++
 			return limits.Never, nil
 		}))
@@ -574,7 +575,7 @@ func TestQueue_Acquire_NewcomersDoNotMakeTheFirstAskAgain(t *testing.T) {
 
 func TestQueue_TryAcquire_ZeroIsGrantedAtOnce(t *testing.T) {
 	asks := 0
-	q := sluice.NewQueue(answering(func(context.Context, int64) (time.Duration, error) {
+	q := queued.For(answering(func(context.Context, int64) (time.Duration, error) {
 		asks++
 		return limits.Never, nil
 	}))
@@ -661,7 +662,7 @@ func spots(t *testing.T) map[string]func() spot {
 			return spot{func(ctx context.Context) (func(), error) { return none, p.Reserve(1).Wait(ctx) }, func() int64 { p.Waiting(); return 0 }}
 		},
 		"block": func() spot {
-			b := sluice.NewQueue(&bucket{capacity: 1, interval: time.Hour})
+			b := queued.For(&bucket{capacity: 1, interval: time.Hour})
 			return spot{func(ctx context.Context) (func(), error) { return none, b.Acquire(ctx, 1) }, func() int64 { b.Waiting(); return 0 }}
 		},
 	}

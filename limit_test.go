@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/internal/testkit/queued"
 	"github.com/sluice-go/sluice/internal/testkit/synclog"
 	"github.com/sluice-go/sluice/leaky"
 	"github.com/sluice-go/sluice/limits"
@@ -374,7 +375,7 @@ func TestNotifier_ReturnLetsTheNextLeave(t *testing.T) {
 				q, _ := sluice.New(sluice.Config{Parent: p, Limits: []sluice.Limit{{Limiter: limits.Must(leaky.New(limits.Rate{Count: 1, Per: time.Hour, Burst: 5000}))}}})
 				return acquireOf(sluice.Config{Parent: q})
 			},
-			"block": func(m limits.Limiter) func(context.Context, int64) error { return sluice.NewQueue(m).Acquire },
+			"block": func(m limits.Limiter) func(context.Context, int64) error { return queued.For(m).Acquire },
 		} {
 			t.Run(way+"/"+name, func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
@@ -441,7 +442,7 @@ func TestNotifier_TooLittleReturned(t *testing.T) {
 				m.Adjust(context.Background(), -100, 0)
 			}
 		}()
-		if err := sluice.NewQueue(m).Acquire(t.Context(), 500); err != nil {
+		if err := queued.For(m).Acquire(t.Context(), 500); err != nil {
 			t.Fatal(err)
 		}
 		if d := time.Since(began); d != 5*time.Second {
@@ -607,7 +608,7 @@ func (panicsOnChange) OnChange(func()) func() { panic("no") }
 func TestNotifier_OnChangePanics(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := panicsOnChange{limits.Must(leaky.New(limits.Rate{Count: 1, Per: time.Second, Burst: 1}))}
-		b := sluice.NewQueue(m)
+		b := queued.For(m)
 		m.Take(1)
 		func() {
 			defer func() {

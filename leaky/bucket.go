@@ -18,7 +18,7 @@ import (
 
 // A Bucket allows calls that fit into it and rejects the rest, immediately.
 //
-// Most programs need only [Bucket.Take]. It bypasses the queue of a sluice.Gate or sluice.NewQueue.
+// Most programs need only [Bucket.Take]. It bypasses the queue of a sluice.Gate.
 //
 // A Bucket is safe for use by multiple goroutines, must be made by [New] and must not be copied. No
 // method blocks for more than a fraction of a microsecond. A Bucket starts no goroutine and needs

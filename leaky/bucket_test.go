@@ -15,6 +15,7 @@ import (
 	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/internal/testkit/built"
 	"github.com/sluice-go/sluice/internal/testkit/mixed"
+	"github.com/sluice-go/sluice/internal/testkit/queued"
 	"github.com/sluice-go/sluice/internal/testkit/synclog"
 	"github.com/sluice-go/sluice/leaky"
 	"github.com/sluice-go/sluice/limits"
@@ -366,7 +367,7 @@ var _ limits.Notifier = (*leaky.Bucket)(nil)
 
 func TestQueue_OfABucket_FirstInFirstOut(t *testing.T) {
 	each(t, limits.Rate{Count: 10, Per: sec, Burst: 3}, func(t *testing.T, m limiter) {
-		b, l := sluice.NewQueue(m), synclog.New()
+		b, l := queued.For(m), synclog.New()
 		for i, n := range []int64{2, 1, 3, 1, 0, 2} {
 			l.Call(i, func() error { return b.Acquire(bg, n) })
 		}
@@ -385,7 +386,7 @@ func TestQueue_OfABucket_FirstInFirstOut(t *testing.T) {
 
 func TestQueue_OfABucket_CancelIsExact(t *testing.T) {
 	each(t, limits.Rate{Count: 1, Per: sec, Burst: 3}, func(t *testing.T, m limiter) {
-		b, l := sluice.NewQueue(m), synclog.New()
+		b, l := queued.For(m), synclog.New()
 		if !b.TryAcquire(3) {
 			t.Fatal("an empty bucket refused")
 		}
@@ -408,7 +409,7 @@ func TestQueue_OfABucket_CancelIsExact(t *testing.T) {
 
 func TestQueue_OfABucket_ErrorHasTheWait(t *testing.T) {
 	each(t, limits.Rate{Count: 1, Per: sec, Burst: 3}, func(t *testing.T, m limiter) {
-		b := sluice.NewQueue(m)
+		b := queued.For(m)
 		if err := b.Acquire(bg, 3); err != nil {
 			t.Fatal(err)
 		}
@@ -426,7 +427,7 @@ func TestQueue_OfABucket_ErrorHasTheWait(t *testing.T) {
 				t.Errorf("%s: %v", name, err)
 			}
 		}
-		if err := b.Acquire(bg, 4); err != limits.ErrTooLarge {
+		if err := b.Acquire(bg, 4); !errors.Is(err, limits.ErrTooLarge) {
 			t.Errorf("4 of 3: %v", err)
 		}
 		want(t, "nothing of it is taken", m.peek(), before)
@@ -443,11 +444,11 @@ func TestQueue_OfAKey_TooManyKeys(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		a, b := sluice.NewQueue(k.On("a")), sluice.NewQueue(k.On("b"))
+		a, b := queued.For(k.On("a")), queued.For(k.On("b"))
 		if err := a.Acquire(bg, 1); err != nil {
 			t.Error(err)
 		}
-		if err := b.Acquire(bg, 1); err != limits.ErrTooManyKeys {
+		if err := b.Acquire(bg, 1); !errors.Is(err, limits.ErrTooManyKeys) {
 			t.Errorf("the second of one key: %v", err)
 		}
 		if err := k.On("b").Adjust(bg, 1, 0); err != limits.ErrTooManyKeys {

@@ -83,19 +83,20 @@ func ExampleKeyed_On() {
 	// true
 }
 
-// A bucket decides immediately. With sluice.NewQueue callers wait for it.
+// A bucket decides immediately. In a gate callers wait for it.
 func ExampleBucket_Admit() {
-	b := sluice.NewQueue(limits.Must(leaky.New(limits.Rate{Count: 1, Per: time.Hour, Burst: 2})))
+	bucket := limits.Must(leaky.New(limits.Rate{Count: 1, Per: time.Hour, Burst: 2}))
+	gate := sluice.Must(sluice.New(sluice.Config{Limits: []sluice.Limit{{Limiter: bucket}}}))
 	ctx := context.Background()
-	fmt.Println(b.Acquire(ctx, 2))
+	fmt.Println(gate.Wait(ctx), gate.Wait(ctx))
 
-	err := b.AcquireWithin(ctx, 1, time.Minute)
+	_, err := gate.AcquireWithin(ctx, 1, time.Minute)
 	var wait *limits.WaitError
 	if errors.As(err, &wait) {
 		fmt.Println("would take", wait.Need.Round(time.Minute))
 	}
 	// Output:
-	// <nil>
+	// <nil> <nil>
 	// would take 1h0m0s
 }
 

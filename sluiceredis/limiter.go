@@ -41,14 +41,13 @@ func (l *limiters) Take(ctx context.Context, key string, n int64) (limits.Result
 	return l.store.take(ctx, l.at(key), n)
 }
 
-// On returns the limit of key, for a gate or sluice.NewQueue. Its Adjust returns an error if all
+// On returns the limit of key, for a gate. Its Adjust returns an error if all
 // units have leaked or left the window.
 func (l *limiters) On(key string) limits.Remote { return l.on(key) }
 
 func (l *limiters) on(key string) *limiter { return &limiter{l, l.at(key).key} }
 
-// A limiter is one key of a Bucket or a Counter, as a limit of a gate or for
-// sluice.NewQueue.
+// A limiter is one key of a Bucket or a Counter, as a limit of a gate.
 type limiter struct {
 	of  *limiters
 	key string // in Redis

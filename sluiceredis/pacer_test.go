@@ -233,12 +233,12 @@ func TestPacerAsAQuota(t *testing.T) {
 		if got := s.Stats(); got.Scripts > 11 || got.LostSlots != 0 {
 			t.Errorf("%+v", got)
 		}
-		// Block gives it a queue as well.
-		block := sluice.NewQueue(p)
-		if err := block.Acquire(bg, 1000); err != nil {
+		// A gate gives it a queue as well.
+		queue := limits.Must(sluice.New(sluice.Config{Limits: []sluice.Limit{{Limiter: p}}}))
+		if _, err := queue.Acquire(bg, 1000); err != nil {
 			t.Error(err)
 		}
-		if block.TryAcquire(1) {
+		if _, ok := queue.TryAcquire(1); ok {
 			t.Error("a thousand slots later was now")
 		}
 		if err := p.Adjust(bg, 3, 0); err != nil {

@@ -13,7 +13,7 @@ import (
 
 // A Counter allows at most its limit of units per window.
 //
-// Most programs need only [Counter.Take]. It bypasses the queue of a sluice.Gate or sluice.NewQueue.
+// Most programs need only [Counter.Take]. It bypasses the queue of a sluice.Gate.
 //
 // A Counter is safe for use by multiple goroutines and must not be copied.
 type Counter struct {

@@ -18,8 +18,7 @@
 //	calendar             no                              yes
 //
 // Use [NewSliding] unless the other side counts from 00:00 as well, or 16·N bytes are too much.
-// Neither waits. To wait until a call fits, pass them to sluice.NewQueue or, together with other
-// limits, to a sluice.Gate. All N may start at the same time: to space calls evenly, use package
+// Neither waits. To wait until a call fits, pass them to a sluice.Gate, as Config.Limits. All N may start at the same time: to space calls evenly, use package
 // pacer. If up to twice N in a window does no harm, use package leaky.
 //
 // No method waits for more than a mutex. The limits start no goroutines and need no closing. Made

@@ -120,7 +120,7 @@ func (k *Keyed[K]) SetQuota(quota Quota) error {
 	return nil
 }
 
-// On returns the window of key as a Limiter, for a sluice.Gate or sluice.NewQueue. It has no state
+// On returns the window of key as a Limiter, for a sluice.Gate. It has no state
 // of its own: it may be dropped and made again, and it stays valid when k evicts the key. Admit and
 // Adjust are like the methods of a [Counter]; if the key is new and there are too many, both
 // return [limits.ErrTooManyKeys] and change nothing.

@@ -8,7 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/internal/testkit/queued"
 	"github.com/sluice-go/sluice/internal/testkit/synclog"
 	"github.com/sluice-go/sluice/limits"
 	"github.com/sluice-go/sluice/window"
@@ -189,7 +189,7 @@ func TestQueue_OfAKey(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for name, k := range keyedLimits(t, 1, 0) {
 			l := synclog.New()
-			a, b := sluice.NewQueue(k.On("a "+name)), sluice.NewQueue(k.On("b "+name))
+			a, b := queued.For(k.On("a "+name)), queued.For(k.On("b "+name))
 			l.Call(0, func() error { return a.Acquire(bg, 1) })
 			l.Call(1, func() error { return a.Acquire(bg, 1) })
 			l.Call(2, func() error { return b.Acquire(bg, 1) })

@@ -15,6 +15,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/internal/testkit/queued"
 	"github.com/sluice-go/sluice/internal/testkit/synclog"
 	"github.com/sluice-go/sluice/limits"
 	"github.com/sluice-go/sluice/window"
@@ -245,7 +246,7 @@ func TestNew_BadNumbers(t *testing.T) {
 func TestQueue_OfAWindow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := synclog.New()
-		b := sluice.NewQueue(limits.Must(window.NewSliding(window.Quota{Limit: 2, Window: 10 * time.Second})))
+		b := queued.For(limits.Must(window.NewSliding(window.Quota{Limit: 2, Window: 10 * time.Second})))
 		l.Call(0, func() error { return b.Acquire(bg, 1) })
 		time.Sleep(3 * time.Second)
 		ctx, cancel := context.WithCancel(bg)

@@ -17,7 +17,7 @@ import (
 // zeros has the types that limit calls and are made by a constructor. Those of package sluiceredis are made by
 // a Store, and a zero Transport works.
 var zeros = []any{
-	new(sluice.Gate), new(sluice.Keyed[string]), new(sluice.Queue), new(sluice.RetryLoop),
+	new(sluice.Gate), new(sluice.Keyed[string]), new(sluice.RetryLoop),
 	new(semaphore.Weighted), new(pacer.Pacer), new(leaky.Bucket), new(leaky.Keyed[string]),
 	new(window.Counter), new(window.Keyed[string]),
 }

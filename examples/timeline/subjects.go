@@ -167,9 +167,12 @@ func paced(burst int64, cfg pacer.Config) limiter {
 
 // blocked makes calls wait for l; the water is what is used of it.
 func blocked(l limits.Limiter, peek func() limits.Result) limiter {
-	b := sluice.NewQueue(l)
+	g, err := sluice.New(sluice.Config{Limits: []sluice.Limit{{Limiter: l}}})
+	if err != nil {
+		panic(err)
+	}
 	return limiter{
-		enter: func(ctx context.Context) (func(), error) { return nothing, b.Acquire(ctx, 1) },
+		enter: func(ctx context.Context) (func(), error) { return nothing, g.Wait(ctx) },
 		water: func() float64 { r := peek(); return float64(r.Limit - r.Remaining) },
 	}
 }

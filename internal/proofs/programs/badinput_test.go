@@ -213,7 +213,6 @@ func mistakes(t *testing.T) badinput.Tries {
 	})
 	_, err := sluice.New(sluice.Config{Limits: []sluice.Limit{{Name: "q"}}})
 	set("nil limit, function", "Gate", err)
-	try("nil limit, function", "Queue", func() error { sluice.NewQueue(nil); return nil })
 	try("nil limit, function", "Keyed", func() error { _, err := sluice.NewKeyed[int](nil); return err })
 	try("released twice", "semaphore", func() error {
 		s := semaphore.NewWeighted(3)
@@ -368,16 +367,12 @@ func subjects(t *testing.T) []subject {
 		zero: func() error { return new(sluice.Keyed[int]).Do(bg, 1, nothing) },
 	}}
 	for _, limiter := range []limits.Limiter{limits.Must(leaky.New(limits.Rate{Count: 1, Per: time.Hour, Burst: 3})), limits.Must(window.NewSliding(window.Quota{Limit: 3, Window: time.Hour})), limits.Must(window.NewFixed(window.Quota{Limit: 3, Window: time.Hour}))} {
-		b := sluice.NewQueue(limiter)
 		g := mustGate(t, sluice.Config{Limits: []sluice.Limit{{Name: "q", Limiter: limiter}}})
 		var owe func()
 		if _, ok := limiter.(*leaky.Bucket); ok {
 			owe = func() { limiter.Adjust(bg, math.MaxInt64, 0) }
 		}
 		all = append(all, subject{
-			column: "Queue", ask: blocking(b.Acquire, b.AcquireWithin), try: b.TryAcquire, owe: owe,
-			zero: func() error { return new(sluice.Queue).Acquire(bg, 1) },
-		}, subject{
 			column: "Gate", ask: entered(g), try: tried(g), owe: owe, other: []func(int64){
 				func(n int64) { g.Estimate(n) },
 				func(n int64) { new(sluice.Permit).Settle(n) },

@@ -169,12 +169,12 @@ func inGate(t *testing.T, m limits.Limiter) {
 
 // Many concurrent callers get exactly the limit, here through the blocking verbs.
 func blocking(t *testing.T, m limits.Limiter) {
-	block := sluice.NewQueue(m)
+	gate := limits.Must(sluice.New(sluice.Config{Limits: []sluice.Limit{{Limiter: m}}}))
 	var got atomic.Int64
 	var wg sync.WaitGroup
 	for range 20 {
 		wg.Go(func() {
-			if block.AcquireWithin(bg, 1, 10*sec) == nil {
+			if _, err := gate.AcquireWithin(bg, 1, 10*sec); err == nil {
 				got.Add(1)
 			}
 		})

@@ -108,8 +108,11 @@ func newWorker(o order) (*worker, error) {
 		if err != nil {
 			return nil, err
 		}
-		block := sluice.NewQueue(l.On("all"))
-		w.acquire = func(ctx context.Context) error { return block.Acquire(ctx, 1) }
+		gate, err := sluice.New(sluice.Config{Limits: []sluice.Limit{{Limiter: l.On("all")}}})
+		if err != nil {
+			return nil, err
+		}
+		w.acquire = gate.Wait
 	default:
 		return nil, fmt.Errorf("no limit of kind %q", o.Kind)
 	}
