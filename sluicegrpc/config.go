@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
-	"strings"
 
 	"google.golang.org/grpc/codes"
 
@@ -94,11 +93,6 @@ func (cfg Config) withDefaults() Config {
 	cfg.AlsoRetry = slices.Clone(cfg.AlsoRetry)
 	cfg.Gate.Limits = slices.Clone(cfg.Gate.Limits)
 	return cfg
-}
-
-// ByService is a Config.Key for a gate for each service of each target.
-func ByService(_ context.Context, target, method string) string {
-	return target + method[:max(0, strings.LastIndexByte(method, '/'))]
 }
 
 // ByMethod is a Config.Key for a gate for each method of each target.

@@ -11,9 +11,9 @@
 //		grpc.WithChainStreamInterceptor(interceptor.Stream),
 //	)
 //
-// There is a gate for each target; all connections to it share the gate. [ByService], [ByMethod] or
-// another Config.Key group calls differently, and [WithOverrides] does so for single calls. Health
-// checks and server reflection (/grpc.health. and /grpc.reflection.) pass without a gate.
+// There is a gate for each target; all connections to it share the gate. [ByMethod] or another
+// Config.Key group calls differently, and [WithOverrides] does so for single calls. Health checks
+// and server reflection (/grpc.health. and /grpc.reflection.) pass without a gate.
 //
 // In a chain, interceptors before this one see a call once, those behind it each attempt. So
 // interceptors that sign calls come behind it. They must pass call options on.

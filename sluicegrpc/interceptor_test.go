@@ -84,7 +84,7 @@ func TestConfig_Gate(t *testing.T) {
 	})
 }
 
-// TestConfig_Key: by target, service and method; one name for all calls; and none.
+// TestConfig_Key: by target and method; one name for all calls; and none.
 func TestConfig_Key(t *testing.T) {
 	for _, test := range []struct {
 		name string
@@ -92,7 +92,6 @@ func TestConfig_Key(t *testing.T) {
 		want []string
 	}{
 		{"target", nil, []string{target}},
-		{"service", sluicegrpc.ByService, []string{target + "/grpc.testing.TestService"}},
 		{"method", sluicegrpc.ByMethod, []string{target + empty, target + "/grpc.testing.TestService/UnaryCall"}},
 		{"one name", func(context.Context, string, string) string { return "all" }, []string{"all"}},
 		{"none", func(context.Context, string, string) string { return "" }, nil},
@@ -105,9 +104,6 @@ func TestConfig_Key(t *testing.T) {
 				w.wantKeys(test.want...)
 			})
 		})
-	}
-	if got := sluicegrpc.ByService(t.Context(), "t", "odd"); got != "t" {
-		t.Errorf("a method without a service has the key %q, want t", got)
 	}
 }
 

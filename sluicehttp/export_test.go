@@ -15,6 +15,12 @@ import (
 // SetRandom replaces the source of jitter.
 func (t *Transport) SetRandom(f func() float64) { t.random = f }
 
+// Unwrap returns the base transport.
+func (t *Transport) Unwrap() http.RoundTripper {
+	t.init()
+	return t.base
+}
+
 // NeverWritten reports whether err came before anything was written.
 var NeverWritten = neverWritten
 

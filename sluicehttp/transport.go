@@ -217,12 +217,6 @@ func (t *Transport) CloseIdleConnections() {
 	}
 }
 
-// Unwrap returns the base transport.
-func (t *Transport) Unwrap() http.RoundTripper {
-	t.init()
-	return t.base
-}
-
 // Close closes all gates, including those made by NewGate: requests that wait or come later
 // fail with [limits.ErrClosed]. Requests in flight go on. Closing twice is harmless. A
 // Transport need not be closed.

@@ -44,6 +44,7 @@ func oneWay(ctx context.Context) error {
 // bench is a job at the ready, in a bubble.
 type bench struct {
 	options
+	base http.RoundTripper
 	gate *sluicehttp.Transport
 	job  *job
 	out  bytes.Buffer
@@ -62,7 +63,8 @@ func newBench(t *testing.T, to http.Handler, args string) *bench {
 	o.url = address
 	b := &bench{options: o}
 	m := newMeter()
-	if b.gate, err = newTransport(configOf(o, nil), metered{wire{to}, m}); err != nil {
+	b.base = metered{wire{to}, m}
+	if b.gate, err = newTransport(configOf(o, nil), b.base); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(b.gate.Close)
@@ -74,7 +76,7 @@ func newBench(t *testing.T, to http.Handler, args string) *bench {
 
 // withoutGate makes the job of b one of the naive pool.
 func (b *bench) withoutGate() *bench {
-	b.job.client.http.Transport = b.gate.Unwrap()
+	b.job.client.http.Transport = b.base
 	return b
 }
 

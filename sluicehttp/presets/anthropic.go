@@ -11,8 +11,8 @@ import (
 
 // Anthropic returns a Config for the API of Anthropic, also behind a gateway. Each model has a
 // gate: its key is the host and the name of the model. The limits of requests, tokens, input and
-// output that the headers publish are honored. Requests to /messages may be sent twice. See also
-// [sluicehttp.Anthropic].
+// output that the headers publish are honored. Requests to /messages may be sent twice. An
+// overloaded_error is a throttle with any status from 500, and the spend limit is final.
 //
 // The Usage settles with the usage of a message or of the events of its stream. Input that was read
 // from a cache is not counted, as at Anthropic.
