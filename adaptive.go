@@ -20,7 +20,7 @@ import (
 //
 // The gate learns only from calls whose end it sees: those of [Gate.Do], [RetryValue], [RetryLoop],
 // [Permit.Done], and of packages sluicehttp and sluicegrpc. A call is throttled if its error is
-// marked with [ThrottledFor] or [ThrottledUntil], or Config.IsThrottle says so. A throttled call
+// marked with [ThrottledFor], or Config.IsThrottle says so. A throttled call
 // without a time to wait may be chance: 3 of the last 16 calls must be throttled before the gate
 // adapts.
 //

@@ -73,7 +73,7 @@ type Config struct {
 
 	// IsThrottle, if set, reports whether an error of a call means that the server throttled
 	// it, and the wait that it requests, 0 if none. It is for errors that are not marked with
-	// ThrottledFor or ThrottledUntil.
+	// ThrottledFor.
 	IsThrottle func(err error) (throttled bool, wait time.Duration)
 
 	// Observer, if set, is called with each event of the gate, as it happens. It runs in the

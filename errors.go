@@ -94,7 +94,7 @@ func (s *RetryError) Unwrap() []error {
 
 // Permanent marks err as one that must not be retried, by any RetryValue that returns it. The error
 // keeps its message and matches [ErrPermanent]. It shows that the server is well, unless it is also
-// marked with ThrottledFor, ThrottledUntil or RetryAt, or is a timeout. Permanent(nil) is nil.
+// marked with ThrottledFor or RetryAfter, or is a timeout. Permanent(nil) is nil.
 func Permanent(err error) error {
 	if err == nil {
 		return nil
@@ -149,18 +149,9 @@ func ThrottledFor(err error, d time.Duration) error {
 	return e
 }
 
-// ThrottledUntil is ThrottledFor with a time. A t that has passed means that the server set no
-// time.
-func ThrottledUntil(err error, t time.Time) error {
-	if err == nil {
-		return nil
-	}
-	return &throttledError{error: err, at: t}
-}
-
-// ThrottledBy marks err, which should also be marked with [ThrottledFor] or [ThrottledUntil], with
-// the unit whose limit has rejected the call. A gate with [Adaptive] then need not guess. [Calls]
-// and [Cost] are units as well. ThrottledBy(nil, unit) is nil.
+// ThrottledBy marks err, which should also be marked with [ThrottledFor], with the unit whose limit
+// has rejected the call. A gate with [Adaptive] then need not guess. [Calls] and [Cost] are units as
+// well. ThrottledBy(nil, unit) is nil.
 func ThrottledBy(err error, unit Unit) error {
 	if err == nil {
 		return nil
@@ -189,8 +180,8 @@ func exhausted(err error) Unit {
 // fewer calls do not help, for at least a minute as ordinary errors.
 //
 // MaybeThrottled(Permanent(err)) is retried only if it is treated as throttled,
-// Permanent(MaybeThrottled(err)) never. An additional mark with ThrottledFor or ThrottledUntil
-// takes precedence. MaybeThrottled(nil) is nil.
+// Permanent(MaybeThrottled(err)) never. An additional mark with ThrottledFor takes precedence.
+// MaybeThrottled(nil) is nil.
 func MaybeThrottled(err error) error {
 	if err == nil {
 		return nil
@@ -216,17 +207,16 @@ func (e *throttledError) explained() bool {
 	return ok
 }
 
-// RetryAt marks err as a failure after which this call must not be tried again before t, such as
-// the status 502 with a Retry-After. Unlike [ThrottledUntil] it does not pause the gate. It is an
-// ordinary failure. The next attempt comes at t or after the backoff, whichever is later.
+// RetryAfter marks err as a failure after which this call must not be tried again for d, such as the
+// status 502 with a Retry-After. Unlike [ThrottledFor] it does not pause the gate: it is an ordinary
+// failure. The next attempt comes after d or the backoff, whichever is longer.
 // RetryPolicy.MaxServerWait, RetryPolicy.MaxElapsed and the deadline of the context limit the wait.
-// A t that has passed changes nothing. If err is also marked with [ThrottledFor] or
-// [ThrottledUntil] and a future time, only that time counts. RetryAt(nil, t) is nil.
-func RetryAt(err error, t time.Time) error {
+// If err is also marked with ThrottledFor and a wait, only that counts. RetryAfter(nil, d) is nil.
+func RetryAfter(err error, d time.Duration) error {
 	if err == nil {
 		return nil
 	}
-	return &delayedError{err, t}
+	return &delayedError{err, time.Now().Add(max(0, d))}
 }
 
 type delayedError struct {
@@ -236,7 +226,7 @@ type delayedError struct {
 
 func (e *delayedError) Unwrap() error { return e.error }
 
-// delayed returns the latest time of RetryAt that err was marked with, or the zero time.
+// delayed returns the latest time of RetryAfter that err was marked with, or the zero time.
 // It leaves out marks inside a RetryError, as marks does.
 func delayed(err error) (at time.Time) {
 	var inner []error
@@ -335,7 +325,3 @@ func isTimeout(err error) bool {
 // Throttled is [ThrottledFor] for a response without a time, such as most with the status 429.
 // Throttled(nil) is nil.
 func Throttled(err error) error { return ThrottledFor(err, 0) }
-
-// RetryAfter is [RetryAt] with a duration. A d that is not positive changes nothing.
-// RetryAfter(nil, d) is nil.
-func RetryAfter(err error, d time.Duration) error { return RetryAt(err, time.Now().Add(max(0, d))) }

@@ -312,7 +312,7 @@ func ExampleThrottledFor() {
 }
 
 // A server failed one call and said when to send it again: only that call waits.
-func ExampleRetryAt() {
+func ExampleRetryAfter() {
 	gate, err := sluice.New(sluice.Config{Name: "example.com", Concurrency: 8})
 	if err != nil {
 		panic(err)
@@ -323,7 +323,7 @@ func ExampleRetryAt() {
 	err = sluice.Retry(context.Background(), gate, func(context.Context) error {
 		if notBefore.IsZero() {
 			notBefore = time.Now().Add(wait)
-			return sluice.RetryAt(errors.New("502 Bad Gateway"), notBefore)
+			return sluice.RetryAfter(errors.New("502 Bad Gateway"), time.Until(notBefore))
 		}
 		fmt.Println("came back too early:", time.Now().Before(notBefore))
 		return nil

@@ -135,7 +135,7 @@ func (g *Gate) Wait(ctx context.Context) error {
 // Do calls f when a call of cost 1 may start, and releases the permit when f returns. It returns
 // the error of Acquire or of f, and does not retry.
 //
-// If the error of f is marked with [ThrottledFor] or [ThrottledUntil], the gate is paused before
+// If the error of f is marked with [ThrottledFor], the gate is paused before
 // any other call starts. For the retry budget nil is a success, and a panic neither that nor a
 // failure: Do releases the permit, and the panic propagates.
 func (g *Gate) Do(ctx context.Context, f func(ctx context.Context) error) error {

@@ -43,8 +43,7 @@ type RetryPolicy struct {
 	AttemptTimeout time.Duration
 
 	// Retryable, if set, reports whether an error is worth another attempt. It is not called
-	// for errors marked with Permanent, ThrottledFor or ThrottledUntil. nil means that all
-	// others are retried.
+	// for errors marked with Permanent or ThrottledFor. nil means that all others are retried.
 	Retryable func(err error) bool
 }
 

@@ -12,11 +12,11 @@ import (
 // that first started before it.
 //
 // An error is retried after a backoff, unless it is marked with [Permanent]. An error marked with
-// [ThrottledFor] or [ThrottledUntil] pauses the gate for as long as the server requests, for all
+// [ThrottledFor] pauses the gate for as long as the server requests, for all
 // callers; afterwards they start at the rate. The call queues again immediately, which does not
 // count in [RetryPolicy].Attempts. But if the call is throttled again and again although the server
 // has accepted calls that started later, its attempts count, it alone waits, and the gate learns
-// nothing from it. An error marked with [RetryAt] delays only the next attempt of this call.
+// nothing from it. An error marked with [RetryAfter] delays only the next attempt of this call.
 //
 // Retries are paid from the budget of the gate: see [Config].RetryBudget. While it is empty, calls
 // are not retried, and first attempts are spaced out, up to 30 s apart; none is rejected for that

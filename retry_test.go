@@ -23,8 +23,8 @@ var markings = map[string]func(error) error{
 	"Permanent":                 sluice.Permanent,
 	"RetryAfter":                func(err error) error { return sluice.ThrottledFor(err, time.Minute) },
 	"RetryAfter without a time": func(err error) error { return sluice.ThrottledFor(err, 0) },
-	"RetryAt":                   func(err error) error { return sluice.ThrottledUntil(err, time.Now().Add(time.Minute)) },
-	"RetryAt the zero time":     func(err error) error { return sluice.ThrottledUntil(err, time.Time{}) },
+	"RetryAt":                   func(err error) error { return sluice.ThrottledFor(err, time.Minute) },
+	"RetryAt the zero time":     func(err error) error { return sluice.ThrottledFor(err, time.Until(time.Time{})) },
 }
 
 func TestMarkedErrors_NilIsNil(t *testing.T) {

@@ -62,7 +62,7 @@ func (c *call) judge(ctx context.Context, err error, p *probe, committed bool) *
 			f.marked = sluice.ThrottledBy(f.marked, unit)
 		}
 	case wait > 0:
-		f.marked = sluice.RetryAt(err, time.Now().Add(wait))
+		f.marked = sluice.RetryAfter(err, wait)
 	case late:
 		f.marked = &lateError{err}
 	case code == codes.Unavailable && !lost && !p.unsent(): // as gRPC calls the 503 of a proxy
@@ -76,7 +76,7 @@ func (c *call) judge(ctx context.Context, err error, p *probe, committed bool) *
 		// rejected, and knows best whether one may come again.
 		code != codes.ResourceExhausted && !p.unsent() && !said.again && !c.idempotent():
 		if !throttled && !definite(f.status) {
-			f.marked = sluice.RetryAt(f.marked, time.Now()) // or it would count as a sign that the server is well
+			f.marked = sluice.RetryAfter(f.marked, 0) // or it would count as a sign that the server is well
 		}
 		f.marked = sluice.Permanent(f.marked)
 	}

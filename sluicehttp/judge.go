@@ -67,13 +67,13 @@ func (f *failure) marked() error {
 		if f.explained {
 			err = &errs.Explained{Err: err}
 		}
-		err = sluice.ThrottledUntil(err, f.at) // zero if unknown
+		err = sluice.ThrottledFor(err, time.Until(f.at)) // zero if unknown
 		if f.unit != "" {
 			err = sluice.ThrottledBy(err, f.unit)
 		}
 		return err
 	case !f.at.IsZero():
-		return sluice.RetryAt(f.err, f.at)
+		return sluice.RetryAfter(f.err, time.Until(f.at))
 	case f.passed:
 		return sluice.MaybeThrottled(sluice.Permanent(f.err))
 	case f.unclear:

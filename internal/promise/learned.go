@@ -145,7 +145,7 @@ func toldElsewhere(tb testing.TB, l Limits) *Subject {
 	OfGate(was, other, NewLevel("other", other)).teach(tb)
 	end := time.Now().Add(l.Interval + 3*time.Second)
 	_ = other.Do(context.Background(), func(context.Context) error {
-		return sluice.ThrottledUntil(ErrDown, end)
+		return sluice.ThrottledFor(ErrDown, time.Until(end))
 	})
 	for g.Stats().PausedUntil.IsZero() { // until it has heard
 		s.Try()

@@ -302,7 +302,7 @@ func (c *crawler) refused(h *host, l *link, a answer, said ratelimit.Info, now t
 		h.Far = true
 	}
 	h.NotBefore = later(h.NotBefore, said.RetryAt)
-	return what, sluice.ThrottledUntil(refusal, said.RetryAt)
+	return what, sluice.ThrottledFor(refusal, time.Until(said.RetryAt))
 }
 
 // failed decides about a link that was not answered well.

@@ -347,7 +347,7 @@ func (c *programCall) answer(attempt int, certain bool) error {
 		if certain {
 			c.n.pause(c.x.now(), c.x.now()+r.wait)
 		}
-		return sluice.ThrottledUntil(errBusy, time.Now().Add(r.wait))
+		return sluice.ThrottledFor(errBusy, r.wait)
 	case "not found":
 		return sluice.Permanent(errors.New("404"))
 	case "failed":

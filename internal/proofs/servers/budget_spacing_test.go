@@ -417,7 +417,7 @@ func TestStats_Spacing_HalvedByDefiniteAnswers(t *testing.T) {
 		"Permanent throttle":       {do(each(ms), always(sluice.Permanent(sluice.ThrottledFor(notFound, 0)))), 4 * time.Second},
 		"Permanent and throttled":  {do(each(ms), always(sluice.Permanent(sluice.ThrottledFor(notFound, ms)))), 4 * time.Second},
 		"Permanent timeout":        {do(each(ms), always(sluice.Permanent(context.DeadlineExceeded))), 4 * time.Second},
-		"Permanent, not before":    {do(each(ms), always(sluice.Permanent(sluice.RetryAt(notFound, time.Now().Add(time.Hour))))), 4 * time.Second},
+		"Permanent, not before":    {do(each(ms), always(sluice.Permanent(sluice.RetryAfter(notFound, time.Hour)))), 4 * time.Second},
 		"Policy.Retry, a timeout":  {do(never, late), 4 * time.Second},
 		"Policy.Retry, a throttle": {do(never, busy), 4 * time.Second},
 		"cancelled": {func(g *sluice.Gate) {

@@ -189,7 +189,7 @@ func after(d time.Duration, a answer) answer {
 
 // notBefore fails, and this call alone must wait for d.
 func notBefore(d time.Duration) answer {
-	return func(context.Context) error { return sluice.RetryAt(errDown, time.Now().Add(d)) }
+	return func(context.Context) error { return sluice.RetryAfter(errDown, d) }
 }
 
 // A server gives its answers to the attempts in order, and the last answer to all

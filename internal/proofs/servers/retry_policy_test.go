@@ -657,7 +657,7 @@ func TestRetryPolicy_MaxServerWait_CoversPausesOfOthers(t *testing.T) {
 // An endless wait ends never, and not in the past.
 func TestRetryPolicy_AbsurdTimesSaturate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		far := func(context.Context) error { return sluice.ThrottledUntil(errBusy, time.Unix(1<<40, 0)) }
+		far := func(context.Context) error { return sluice.ThrottledFor(errBusy, time.Until(time.Unix(1<<40, 0))) }
 		const century = 100 * 365 * 24 * time.Hour
 		endless := each(math.MaxInt64)
 		endless.MaxServerWait = -1

@@ -140,10 +140,10 @@ func TestRetryAfter_NeverEarlier(t *testing.T) {
 			return err
 		}, 11 * time.Second}, // a throttle without a time
 		"RetryAt": {func(context.Context) error {
-			return sluice.ThrottledUntil(errBusy, time.Now().Add(10*time.Second))
+			return sluice.ThrottledFor(errBusy, 10*time.Second)
 		}, 10 * time.Second},
 		"RetryAt in another zone and without a monotonic part": {func(context.Context) error {
-			return sluice.ThrottledUntil(errBusy, time.Now().Add(10*time.Second).Round(0).In(time.FixedZone("", 3600)))
+			return sluice.ThrottledFor(errBusy, time.Until(time.Now().Add(10*time.Second).Round(0).In(time.FixedZone("", 3600))))
 		}, 10 * time.Second},
 		"wrapped": {func(ctx context.Context) error {
 			return fmt.Errorf("get /items/7: %w", retryAfter(10*time.Second)(ctx))
@@ -357,10 +357,9 @@ func TestRetryAfter_WithoutATimeIsAThrottle(t *testing.T) {
 		"zero":          func() error { return sluice.ThrottledFor(errBusy, 0) },
 		"negative":      func() error { return sluice.ThrottledFor(errBusy, -time.Hour) },
 		"most negative": func() error { return sluice.ThrottledFor(errBusy, math.MinInt64) },
-		"past":          func() error { return sluice.ThrottledUntil(errBusy, time.Now().Add(-1)) },
-		"now":           func() error { return sluice.ThrottledUntil(errBusy, time.Now()) },
-		"zero time":     func() error { return sluice.ThrottledUntil(errBusy, time.Time{}) },
-		"epoch":         func() error { return sluice.ThrottledUntil(errBusy, time.Unix(0, 0)) },
+		"past":          func() error { return sluice.ThrottledFor(errBusy, -1) },
+		"now":           func() error { return sluice.ThrottledFor(errBusy, 0) },
+		"epoch":         func() error { return sluice.ThrottledFor(errBusy, time.Until(time.Unix(0, 0))) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -442,16 +441,16 @@ func TestNotBefore_DelaysTheRetry(t *testing.T) {
 		{"longer than the backoff", notBefore(20 * time.Second), 20 * time.Second},
 		{"shorter than the backoff", notBefore(100 * time.Millisecond), time.Second},
 		{"a time that has passed", notBefore(-time.Hour), time.Second},
-		{"the zero time", always(sluice.RetryAt(errDown, time.Time{})), time.Second},
+		{"no wait", func(context.Context) error { return sluice.RetryAfter(errDown, -1) }, time.Second},
 		{"two of them", func(ctx context.Context) error {
 			return errors.Join(notBefore(5*time.Second)(ctx), notBefore(7*time.Second)(ctx), notBefore(6*time.Second)(ctx))
 		}, 7 * time.Second},
 		{"within another error", func(ctx context.Context) error { return fmt.Errorf("get: %w", notBefore(9*time.Second)(ctx)) }, 9 * time.Second},
 		{"with a throttle that has a time", func(ctx context.Context) error {
-			return sluice.RetryAt(retryAfter(3*time.Second)(ctx), time.Now().Add(9*time.Second))
+			return sluice.RetryAfter(retryAfter(3*time.Second)(ctx), 9*time.Second)
 		}, 3 * time.Second},
 		{"with a throttle that has none", func(ctx context.Context) error {
-			return sluice.RetryAt(busy(ctx), time.Now().Add(9*time.Second))
+			return sluice.RetryAfter(busy(ctx), 9*time.Second)
 		}, 9 * time.Second},
 		{"of another gate", func(ctx context.Context) error {
 			return &sluice.RetryError{Last: notBefore(time.Minute)(ctx), Why: sluice.ErrAttempts}
@@ -468,7 +467,7 @@ func TestNotBefore_DelaysTheRetry(t *testing.T) {
 			})
 		})
 	}
-	if sluice.RetryAt(nil, time.Now()) != nil {
+	if sluice.RetryAfter(nil, 0) != nil {
 		t.Error("NotBefore(nil, t) is not nil")
 	}
 }
@@ -541,7 +540,7 @@ func TestNotBefore_OfAPermanentError(t *testing.T) {
 	}{
 		{sluice.RetryPolicy{}, func(ctx context.Context) error { return sluice.Permanent(notBefore(time.Second)(ctx)) }},
 		{sluice.RetryPolicy{}, func(ctx context.Context) error {
-			return sluice.RetryAt(sluice.Permanent(errDown), time.Now().Add(time.Second))
+			return sluice.RetryAfter(sluice.Permanent(errDown), time.Second)
 		}},
 		{sluice.RetryPolicy{Retryable: func(error) bool { return false }}, notBefore(time.Second)},
 	} {

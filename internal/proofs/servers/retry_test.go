@@ -250,7 +250,7 @@ func TestRetry_Stress(t *testing.T) {
 				case tries == 1 && i%3 == 1:
 					return 0, sluice.ThrottledFor(errBusy, ms)
 				case tries == 2 && i%3 == 1:
-					return 0, sluice.ThrottledUntil(errBusy, time.Now().Add(-1))
+					return 0, sluice.ThrottledFor(errBusy, -1)
 				}
 				return i, nil
 			}, p)

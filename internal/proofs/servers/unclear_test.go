@@ -281,7 +281,7 @@ func TestMaybeThrottled_Marks(t *testing.T) {
 		"permanent outside":    {sluice.Permanent(sluice.MaybeThrottled(errUnclear)), 1, sluice.ErrPermanent},
 		"a clear wait inside":  {sluice.MaybeThrottled(sluice.ThrottledFor(errUnclear, time.Hour)), 1, sluice.ErrServerWait},
 		"a clear wait outside": {sluice.ThrottledFor(sluice.MaybeThrottled(errUnclear), time.Hour), 1, sluice.ErrServerWait},
-		"later":                {sluice.MaybeThrottled(sluice.RetryAt(errUnclear, time.Now().Add(24*time.Hour))), 1, sluice.ErrServerWait},
+		"later":                {sluice.MaybeThrottled(sluice.RetryAfter(errUnclear, 24*time.Hour)), 1, sluice.ErrServerWait},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			calls := 0
