@@ -285,7 +285,7 @@ type ownedLimit struct {
 }
 
 // slow reports whether a limit of s may take long to answer: it is remote, or does not say that
-// it is a limits.Notifier, which is of this process.
+// it notifies, which a limit of this process does.
 func (s step) slow() bool {
 	return slices.ContainsFunc(s.of, func(l ownedLimit) bool {
 		_, remote := l.Limiter.(limits.Remote)

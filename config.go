@@ -47,7 +47,7 @@ type Config struct {
 
 	// Limits are further limits. Those over a network (limits.Remote) are consulted last, as many
 	// as possible in one step. Units returned from outside the gate reach the first caller
-	// immediately if a limit is a [limits.Notifier].
+	// immediately if a limit has OnChange, see [limits.Limiter].
 	Limits []Limit
 
 	// Semaphore is a cap on calls in flight that is shared with others. A call takes its permits

@@ -375,14 +375,14 @@ func TestKeyed_LimiterTwiceInOneGateIsNotShared(t *testing.T) {
 func TestKeyed_ForgetsGatesThatShareAKey(t *testing.T) {
 	rate := limits.Rate{Count: 1000, Per: time.Second, Burst: 1000}
 	quota := window.Quota{Limit: 1000, Window: time.Second}
-	for name, on := range map[string]func() func(string) limits.Notifier{
-		"leaky": func() func(string) limits.Notifier {
+	for name, on := range map[string]func() func(string) limits.Limiter{
+		"leaky": func() func(string) limits.Limiter {
 			return limits.Must(leaky.NewKeyed[string](rate)).On
 		},
-		"window": func() func(string) limits.Notifier {
+		"window": func() func(string) limits.Limiter {
 			return limits.Must(window.NewKeyedSliding[string](quota)).On
 		},
-		"fixed": func() func(string) limits.Notifier {
+		"fixed": func() func(string) limits.Limiter {
 			return limits.Must(window.NewKeyedFixed[string](quota)).On
 		},
 	} {
@@ -406,14 +406,14 @@ func TestKeyed_ForgetsGatesThatShareAKey(t *testing.T) {
 // although no other gate has its limiter.
 func TestKeyed_KeyOfALimitOutlivesItsGate(t *testing.T) {
 	const day = 24 * time.Hour
-	for name, on := range map[string]func() func(string) limits.Notifier{
-		"leaky": func() func(string) limits.Notifier {
+	for name, on := range map[string]func() func(string) limits.Limiter{
+		"leaky": func() func(string) limits.Limiter {
 			return limits.Must(leaky.NewKeyed[string](limits.Rate{Count: 1, Per: day})).On
 		},
-		"window": func() func(string) limits.Notifier {
+		"window": func() func(string) limits.Limiter {
 			return limits.Must(window.NewKeyedSliding[string](window.Quota{Limit: 1, Window: day})).On
 		},
-		"fixed": func() func(string) limits.Notifier {
+		"fixed": func() func(string) limits.Limiter {
 			return limits.Must(window.NewKeyedFixed[string](window.Quota{Limit: 1, Window: day})).On
 		},
 	} {

@@ -109,7 +109,7 @@ func (all moreLimits) limiters() iter.Seq[limits.Limiter] {
 
 // bellOf returns how limiter reports changes, or nil if it does not.
 func bellOf(limiter limits.Limiter) *queue.Bell {
-	n, ok := limiter.(limits.Notifier)
+	n, ok := limiter.(interface{ OnChange(f func()) (stop func()) })
 	if !ok {
 		return nil
 	}

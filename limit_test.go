@@ -291,9 +291,14 @@ func TestConfig_Limits_PanicLeaksNothing(t *testing.T) {
 // # Limits that report changes
 
 var (
-	_ limits.Notifier = (*leaky.Bucket)(nil)
-	_ limits.Notifier = (*window.Counter)(nil)
+	_ notifier = (*leaky.Bucket)(nil)
+	_ notifier = (*window.Counter)(nil)
 )
+
+type notifier interface {
+	limits.Limiter
+	OnChange(f func()) (stop func())
+}
 
 func made[T any](t *testing.T) func(v T, err error) T {
 	return func(v T, err error) T {

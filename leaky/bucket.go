@@ -296,7 +296,7 @@ func (b *Bucket) Forecast() limits.Forecast {
 	return forecast.NewBucket(s.rule.Capacity(), s.rule.Interval(), max(0, tat-now))
 }
 
-// OnChange implements [limits.Notifier]. It calls f after SetRate, and after an Adjust that returns
+// OnChange is that of [limits.Limiter]. It calls f after SetRate, and after an Adjust that returns
 // units. f must not use the bucket.
 func (b *Bucket) OnChange(f func()) (stop func()) { return b.bell.Wait(f) }
 

@@ -361,7 +361,12 @@ func TestBucket_Take_DoesNotAllocate(t *testing.T) {
 
 // # Queues
 
-var _ limits.Notifier = (*leaky.Bucket)(nil)
+var _ notifier = (*leaky.Bucket)(nil)
+
+type notifier interface {
+	limits.Limiter
+	OnChange(f func()) (stop func())
+}
 
 // The verbs that wait, on a bucket that only answers.
 
@@ -440,7 +445,7 @@ func TestQueue_OfABucket_ErrorHasTheWait(t *testing.T) {
 
 func TestQueue_OfAKey_TooManyKeys(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		k, err := leaky.NewKeyed[string](limits.Rate{Count: 1, Per: sec, Burst: 1}, limits.KeyedConfig{MaxKeys: 1})
+		k, err := leaky.NewKeyed[string](limits.Rate{Count: 1, Per: sec, Burst: 1}, 1)
 		if err != nil {
 			t.Fatal(err)
 		}

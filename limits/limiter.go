@@ -7,7 +7,20 @@ import (
 )
 
 // A Limiter is a limit that decides immediately and never waits. The limits of packages leaky,
-// window and sluiceredis are Limiters.
+// window and sluiceredis are Limiters. One of this process should also have the methods
+//
+//	OnChange(f func()) (stop func())
+//	Forecast() Forecast // see [Forecast]
+//
+// OnChange calls f when the Limiter may allow a call earlier than it said, because something was
+// returned or the limit has changed, until stop is called. A gate then tries again immediately, and
+// several of its calls may ask the Limiter at the same time; other Limiters are asked by one call
+// after the other. Changes before OnChange returns may be left out. f does not block, and may be
+// called from several goroutines, but no more once stop has returned.
+//
+// Units that a gate returns because another limit rejected must not be reported, or two gates may
+// wake each other without end. leaky and window recognize it by the context of Adjust, so a Limiter
+// that wraps one should pass that on.
 type Limiter interface {
 	// Admit takes n now and returns 0. Or it changes nothing and returns the time until it is worth
 	// calling again: [Never] if only a change of the limit can help. It returns ErrTooLarge if n
@@ -22,23 +35,6 @@ type Limiter interface {
 	// and later corrects an estimate to the actual cost of a call. Units that no longer apply by
 	// then must not be returned at the expense of others. An error means that the change is lost.
 	Adjust(ctx context.Context, delta int64, age time.Duration) error
-}
-
-// A Notifier is a Limiter of this process that reports when it may allow a call earlier than it
-// said: something was returned, or the limit has changed. A gate or a queue then tries again
-// immediately. Several calls of a gate may ask a Notifier at the same time; other Limiters are
-// asked by one call after the other.
-type Notifier interface {
-	Limiter
-
-	// OnChange calls f after each such change until stop is called. Changes before OnChange returns
-	// may be left out. f does not block, and may be called from several goroutines, but no more
-	// once stop has returned.
-	//
-	// Units that a gate returns because another limit rejected must not be reported, or two gates
-	// may wake each other without end. leaky and window recognize it by the context of Adjust, so a
-	// Limiter that wraps one should pass that on.
-	OnChange(f func()) (stop func())
 }
 
 // A Remote is a Limiter behind a network. A gate calls it last.

@@ -96,7 +96,7 @@ func NewLogger(to *slog.Logger, options ...LoggerConfig) func(sluice.Event) {
 	var err error
 	l.often, err = leaky.NewKeyed[line](
 		limits.Rate{Count: 1, Per: cfg.Every, Burst: max(1, cfg.Burst)},
-		limits.KeyedConfig{MaxKeys: maxLines},
+		maxLines,
 	)
 	if err != nil {
 		panic(fmt.Sprintf("observe: NewLogger: %d lines together, and one every %v: %v", max(1, cfg.Burst), cfg.Every, err))

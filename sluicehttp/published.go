@@ -185,7 +185,7 @@ func (p *published) Refills() bool {
 	return slices.ContainsFunc(p.limits, func(l *shownLimit) bool { return l.rate > 0 })
 }
 
-// OnChange implements limits.Notifier.
+// OnChange makes p a limit that notifies, see limits.Limiter.
 func (p *published) OnChange(f func()) (stop func()) { return p.bell.Wait(f) }
 
 // Take lets a Keyed see when the state of p is that of a new one: Take(0).ResetAfter is 0.

@@ -99,6 +99,6 @@ func (c *Counter) Forecast() limits.Forecast {
 	return c.units.forecast()
 }
 
-// OnChange implements [limits.Notifier]. It calls f after SetQuota, and after an Adjust that
+// OnChange is that of [limits.Limiter]. It calls f after SetQuota, and after an Adjust that
 // returns units. f must not use the Counter.
 func (c *Counter) OnChange(f func()) (stop func()) { return c.bell.Wait(f) }

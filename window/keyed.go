@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/sluice-go/sluice/internal/bell"
-	"github.com/sluice-go/sluice/internal/defaults"
 	"github.com/sluice-go/sluice/internal/errs"
 	"github.com/sluice-go/sluice/internal/keyed"
 	"github.com/sluice-go/sluice/internal/kind"
@@ -46,30 +45,28 @@ func newKeyed[K comparable](quota Quota, keys keys[K]) *Keyed[K] {
 	return k
 }
 
-// NewKeyedSliding returns a Keyed whose keys have windows as [NewSliding] makes them. It returns
-// the same errors, and one if MaxKeys is negative or more than 2²⁹.
-func NewKeyedSliding[K comparable](quota Quota, options ...limits.KeyedConfig) (*Keyed[K], error) {
-	cfg := defaults.Option("window.NewKeyedSliding", options)
+// NewKeyedSliding returns a Keyed whose keys have windows as [NewSliding] makes them. maxKeys is that
+// of leaky.NewKeyed. It returns the errors of both.
+func NewKeyedSliding[K comparable](quota Quota, maxKeys ...int64) (*Keyed[K], error) {
 	rule, err := quota.sliding()
 	if err != nil {
 		return nil, err
 	}
-	most, err := keyed.MaxKeys(cfg)
+	most, err := keyed.MaxKeys("window.NewKeyedSliding", maxKeys)
 	if err != nil {
 		return nil, fmt.Errorf("window: %w", err)
 	}
 	return newKeyed(quota, slidings[K]{rule.Window, keyed.New[K](most, rule.Idle)}), nil
 }
 
-// NewKeyedFixed returns a Keyed whose keys have windows as [NewFixed] makes them. It returns the
-// same errors, and one if MaxKeys is negative or more than 2²⁹.
-func NewKeyedFixed[K comparable](quota Quota, options ...limits.KeyedConfig) (*Keyed[K], error) {
-	cfg := defaults.Option("window.NewKeyedFixed", options)
+// NewKeyedFixed returns a Keyed whose keys have windows as [NewFixed] makes them. maxKeys is that of
+// leaky.NewKeyed. It returns the errors of both.
+func NewKeyedFixed[K comparable](quota Quota, maxKeys ...int64) (*Keyed[K], error) {
 	rule, err := quota.fixed()
 	if err != nil {
 		return nil, err
 	}
-	most, err := keyed.MaxKeys(cfg)
+	most, err := keyed.MaxKeys("window.NewKeyedFixed", maxKeys)
 	if err != nil {
 		return nil, fmt.Errorf("window: %w", err)
 	}
@@ -124,7 +121,7 @@ func (k *Keyed[K]) SetQuota(quota Quota) error {
 // of its own: it may be dropped and made again, and it stays valid when k evicts the key. Admit and
 // Adjust are like the methods of a [Counter]; if the key is new and there are too many, both
 // return [limits.ErrTooManyKeys] and change nothing.
-func (k *Keyed[K]) On(key K) limits.Notifier {
+func (k *Keyed[K]) On(key K) limits.Limiter {
 	return keyed.Limiter[K]{Key: key, Of: source[K]{k}, Bells: &k.bells}
 }
 

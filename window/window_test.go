@@ -44,7 +44,12 @@ func kinds(n int64) map[string]limit {
 	}
 }
 
-var _ limits.Notifier = (*window.Counter)(nil)
+var _ notifier = (*window.Counter)(nil)
+
+type notifier interface {
+	limits.Limiter
+	OnChange(f func()) (stop func())
+}
 
 func want(t *testing.T, what string, got, want limits.Result) {
 	t.Helper()

@@ -38,7 +38,7 @@ func main() {
 var packages = []string{".", "sluicehttp", "sluicegrpc", "limits", "pacer", "batch", "sluiceredis", "observe", "observe/live", "observe/otel", "observe/prometheus"}
 
 // configurations are the structs that configure something.
-var configurations = regexp.MustCompile(`Config$|^(RetryPolicy|Adaptive|Overrides|Published|Aside|Suspend|Halt)$`)
+var configurations = regexp.MustCompile(`Config$|^(RetryPolicy|Adaptive|Overrides|Published|Aside|Suspend|Halt|Handler)$`)
 
 // A setting is a field of a configuration.
 type setting struct {

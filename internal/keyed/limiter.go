@@ -6,13 +6,15 @@ import (
 	"time"
 
 	"github.com/sluice-go/sluice/internal/bell"
+	"github.com/sluice-go/sluice/internal/defaults"
 	"github.com/sluice-go/sluice/internal/kind"
 	"github.com/sluice-go/sluice/limits"
 )
 
-// MaxKeys returns the number of keys that may be remembered by a limit with cfg.
-func MaxKeys(cfg limits.KeyedConfig) (int64, error) {
-	switch n := cfg.MaxKeys; {
+// MaxKeys returns the number of keys that may be remembered by a limit that function was asked for,
+// with maxKeys as its last argument.
+func MaxKeys(function string, maxKeys []int64) (int64, error) {
+	switch n := defaults.Option(function, maxKeys); {
 	case n < 0:
 		return 0, fmt.Errorf("negative MaxKeys %d", n)
 	case n > Most:
@@ -24,7 +26,7 @@ func MaxKeys(cfg limits.KeyedConfig) (int64, error) {
 	}
 }
 
-// A Limiter is one key of a limit per key, as a limits.Notifier. Take panics if n < 0,
+// A Limiter is one key of a limit per key, as a limits.Limiter that notifies. Take panics if n < 0,
 // and Change changes the taken amount by delta.
 type Limiter[K comparable] struct {
 	Key   K
@@ -65,5 +67,5 @@ func (l Limiter[K]) Adjust(ctx context.Context, delta int64, age time.Duration) 
 // Forecast makes a limits.Forecast.
 func (l Limiter[K]) Forecast() limits.Forecast { return l.Of.Forecast(l.Key) }
 
-// OnChange implements limits.Notifier.
+// OnChange is that of limits.Limiter.
 func (l Limiter[K]) OnChange(f func()) (stop func()) { return l.Bells.Wait(l.Key, f) }

@@ -60,7 +60,7 @@ func TestHandler_Change(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := mustGate(t, sluice.Config{Name: "g"})
-			h := New(FromGates(g, twin, twin), FromStats(shown))
+			h := New(FromGates(g, twin, twin), shownOnly(shown))
 			h.Token = token
 			get(t, h, "/")
 			r := httptest.NewRequest("POST", "http://example.com/gates", strings.NewReader(strings.ReplaceAll(c.body, "START", h.start)))
@@ -155,7 +155,7 @@ func TestControls(t *testing.T) {
 		{sources: []iter.Seq[Gate]{FromGates(mustGate(t, sluice.Config{}))}}: "prc",
 		{sources: []iter.Seq[Gate]{FromKeyed(keyed)}}:                        "prc",
 		{sources: []iter.Seq[Gate]{FromTransport(transport)}}:                "prc",
-		{sources: []iter.Seq[Gate]{FromStats(transport.Gates())}}:            "",
+		{sources: []iter.Seq[Gate]{shownOnly(transport.Gates())}}:            "",
 	} {
 		now := func() *sluice.Stats { gates.take(time.Now()); return &gates.rows[0].gate.Stats }
 		now()

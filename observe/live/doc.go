@@ -2,8 +2,7 @@
 //
 //	http.Handle("/debug/gates", live.New(live.FromGates(gate)))
 //
-// or live.New(live.FromTransport(t)), live.FromKeyed(k), live.FromStats(seq), or several of them.
-// The page has a row for each gate, the busiest on top, with its rate, the calls that wait, are in
+// or live.New(live.FromTransport(t)), live.FromKeyed(k), or several of them. The page has a row for each gate, the busiest on top, with its rate, the calls that wait, are in
 // flight or are rejected, and one sentence about why the gate is as slow as it is
 // ([sluice.Stats.Why]) and how to change that. Its details are the remaining quota by its server,
 // the gate's estimate of the limit, pauses and their reason, retries, and a chart of the last

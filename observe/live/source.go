@@ -124,15 +124,3 @@ func (c hostControl) SetConcurrency(limit int64) error {
 	_, err := c.transport.SetConcurrency(c.key, limit)
 	return err
 }
-
-// FromStats returns a sequence of gates of which only the Stats are known, such as those that
-// the exporters of package observe take. The page cannot change them.
-func FromStats(stats iter.Seq[sluice.Stats]) iter.Seq[Gate] {
-	return func(yield func(Gate) bool) {
-		for s := range stats {
-			if !yield(Gate{Stats: s}) {
-				return
-			}
-		}
-	}
-}
