@@ -33,12 +33,12 @@ type Config struct {
 	// RateUnit is the unit of Rate. Empty means Calls.
 	RateUnit Unit
 
-	// MaxCatchUp is that of pacer.Config: how much is caught up when calls are woken
-	// late. 0 means 50 ms, negative nothing.
+	// MaxCatchUp is how much is caught up when calls are woken late, see pacer.Config. 0 means
+	// 50 ms, negative nothing.
 	MaxCatchUp time.Duration
 
-	// TimerResolution is that of pacer.Config: how late calls may be woken to save processor
-	// time. 0 means 1 ms, negative none: as exactly as the machine can.
+	// TimerResolution is how late calls may be woken to save processor time, see pacer.Config. 0
+	// means 1 ms, negative none.
 	TimerResolution time.Duration
 
 	// MaxWaiting is the most callers that may wait; further ones fail with
@@ -54,45 +54,42 @@ type Config struct {
 	// before it queues in the gate, and holds them while it waits.
 	Semaphore limits.Semaphore
 
-	// Parent is a gate that the calls must pass as well, such as one for all hosts together. This
-	// gate and its parents admit a call at the same time, or it takes nothing from any. The parent
-	// cannot have a Semaphore. If it is the gate of a [Keyed], make this gate within [Keyed.Use] or
-	// that Keyed's newGate; the Keyed then keeps it until this gate is closed, evicted, or garbage.
+	// Parent is a gate that the calls must pass as well, such as one for all hosts together, at the
+	// same time: otherwise they take nothing from either. It cannot have a Semaphore. If it is the
+	// gate of a [Keyed], make this gate within [Keyed.Use] or that Keyed's newGate; the Keyed then
+	// keeps it until this gate is closed, evicted, or garbage.
 	Parent *Gate
 
 	// Weight is the share of the Parent's limits that this gate gets while other children also
 	// wait: under a parent of 60/s, children of Weight 2 and 1 get 40/s and 20/s. 0 means 1. A
-	// child that has not used its share waits for at most one call of each other child. If a limit
-	// of the parent counts cost, shares are of the cost of calls, otherwise of their number. Calls
-	// of the parent itself wait among the first calls of its children.
+	// child that has not used its share waits for at most one call of each other child. Shares are
+	// of the cost of calls if a limit of the parent counts cost, otherwise of their number. Calls of
+	// the parent itself wait among the first calls of its children.
 	Weight int64
 
 	// Adaptive is how the gate finds a limit that is not configured. The zero Adaptive is on:
 	// it changes nothing before the server throttles calls.
 	Adaptive Adaptive
 
-	// IsThrottle, if set, reports whether an error of a call means that the server throttled
-	// it, and the wait that it requests, 0 if none. It is for errors that are not marked with
-	// ThrottledFor.
+	// IsThrottle, if set, reports whether an error that is not marked with ThrottledFor means that
+	// the server throttled the call, and the wait that it requests, 0 if none.
 	IsThrottle func(err error) (throttled bool, wait time.Duration)
 
-	// Observer, if set, is called with each event of the gate, as it happens. It runs in the
-	// goroutine of the call, or with Adaptive.Peers in one of the gate, where a panic ends the
-	// program. It must be safe for use by multiple goroutines, and should return soon. No lock is
-	// held: it may use the gate. If it panics, everything is returned, and the panic propagates from
-	// the method of the gate. Package observe has observers.
+	// Observer, if set, is called with each event of the gate, as it happens, by several goroutines.
+	// It should return soon, and may use the gate. If it panics, everything is returned, and the
+	// panic propagates from the method of the gate; with Adaptive.Peers it may end the program.
+	// Package observe has observers.
 	Observer func(Event)
 
-	// RetryBudget is the most tokens that the retry budget holds. 0 means 100. If it is negative,
-	// retries are free. With fewer tokens left than a retry takes there are no retries: see
-	// RetryValue.
+	// RetryBudget is the most tokens that the retry budget holds, see [RetryValue]. 0 means 100,
+	// negative that retries are free.
 	RetryBudget int
 }
 
-// New returns the gate that cfg describes. It returns an error if Concurrency, MaxWaiting or Weight
-// is negative, the rate is invalid (see [limits.Rate.Check]) and not zero, Burst intervals exceed
-// 146 years, ConcurrencyUnit or RateUnit is unknown, the Unit of a limit is not a word in lower
-// case or the limit has no Limiter, or the parent has a Semaphore.
+// New returns the gate that cfg describes. It returns an error if a number in cfg is negative that
+// must not be, the rate is invalid (see [limits.Rate.Check]) and not zero, Burst intervals exceed 146
+// years, ConcurrencyUnit or RateUnit is unknown, the Unit of a limit is not a word in lower case or
+// the limit has no Limiter, or the parent has a Semaphore.
 func New(cfg Config) (*Gate, error) {
 	g, err := newGate(cfg)
 	if err != nil {

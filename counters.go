@@ -237,9 +237,9 @@ func (e *lastError) String() string {
 // and EventRetried between two attempts. Events of different calls may arrive out of order. Once
 // all calls have returned, Stats and the number of events agree.
 //
-// A call of a child is also one of the parent: an observer of both sees it twice, under two names,
-// the parent first. While it waits for the parent, only the parent reports EventQueued. A wait for
-// [Config].Semaphore has none.
+// A call of a child is also one of the parent: an observer of both sees it twice, the parent first.
+// While it waits for the parent, only the parent reports EventQueued. A wait for [Config].Semaphore
+// has none.
 type Event struct {
 	Kind EventKind
 	Gate string // Config.Name of the gate

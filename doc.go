@@ -13,9 +13,9 @@
 //		return fetchUser(ctx, id)
 //	})
 //
-// A function whose call the server throttles returns [ThrottledFor]: that pauses the gate for all
-// its callers. If the limit is not documented, or changes, leave out the rate: the gate then finds
-// it, see [Adaptive]. [Gate.Do] makes a call without retries, and [Gate.Wait] only waits.
+// A function whose call the server throttles returns [ThrottledFor], which pauses the gate for all
+// callers. Leave out a rate that you do not know: the gate finds it, see [Adaptive]. [Gate.Do] makes
+// a call without retries, and [Gate.Wait] only waits.
 //
 // Which package for which need:
 //
@@ -30,15 +30,12 @@
 //	these limits on many machines, through a Redis        sluiceredis
 //	metrics, logs, a page; to test a client               observe; sluicetest
 //
-// Blocking methods take a context first and wait in the order of their callers; no call overtakes,
-// not even TryAcquire. A canceled wait takes nothing. A wait that cannot end before the deadline
-// fails immediately, with a [*limits.WaitError] that has the required wait. Package limits has the
-// errors of limits and gates; this one has those of retries. A negative n panics; an impossible
-// value in a Config or a Set method is an error and changes nothing. Everything works in a
-// testing/synctest bubble, with exact times, and belongs to the bubble in which it was made; there
-// is no clock to inject.
+// Calls start in the order in which they came; none overtakes, not even TryAcquire. A canceled wait
+// takes nothing. One that cannot end before the deadline fails immediately, with a
+// [*limits.WaitError]. Package limits has the errors of limits and gates. A negative n panics; an
+// impossible value in a Config or a Set method is an error and changes nothing. Everything works in
+// a testing/synctest bubble, with exact times, and belongs to the bubble in which it was made.
 //
 // docs/429.md starts from the line in your log, docs/recipes.md from your client, docs/concepts.md
-// with the words and pictures. docs/guarantees.md has the guarantees, docs/defaults.md the
-// defaults.
+// with the words. docs/guarantees.md has the guarantees, docs/defaults.md the defaults.
 package sluice

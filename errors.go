@@ -174,10 +174,10 @@ func exhausted(err error) Unit {
 	return ""
 }
 
-// MaybeThrottled marks err as an answer that may or may not mean too many calls, such as the status
-// 503 without a time, a 403, or an error without a code. If such answers come in bursts while other
-// calls are accepted, the gate treats them like errors marked with [Throttled]; otherwise, and if
-// fewer calls do not help, for at least a minute as ordinary errors.
+// MaybeThrottled marks err as an answer that may or may not mean too many calls, such as a 503
+// without a time, or a 403. If such answers come in bursts while other calls are accepted, the gate
+// treats them like errors marked with [Throttled]; otherwise, and if fewer calls do not help, for at
+// least a minute as ordinary errors.
 //
 // MaybeThrottled(Permanent(err)) is retried only if it is treated as throttled,
 // Permanent(MaybeThrottled(err)) never. An additional mark with ThrottledFor takes precedence.

@@ -26,20 +26,18 @@ type Estimate struct {
 	// nothing else limits them.
 	LimitedBy limits.Cause
 
-	// Unknown is a limit that may also delay them and cannot be forecast: one of Config.Limits
-	// that makes no [limits.Forecast] or whose Unit has no known amounts, Config.Semaphore, a
-	// slow start, or a learned limit while the gate searches for it or the server throttles all
-	// calls. The times are then the shortest possible, or follow from the current pace of a
-	// learned limit. Empty if there is none.
+	// Unknown is a limit that may also delay them and cannot be forecast, empty if there is none: one
+	// of Config.Limits that makes no [limits.Forecast] or whose Unit has no known amounts,
+	// Config.Semaphore, a slow start, or a learned limit while the gate searches for it or the server
+	// throttles all calls. The times are then the shortest possible, or follow from the current pace.
 	Unknown limits.Cause
 }
 
 // Estimate returns how long n more calls will take, behind those that wait already, and the cause.
 // It assumes that each call starts as soon as the rate, the concurrency, pauses and Config.Limits
-// of the gate and its parents allow it, and changes none of them. The calls cost 1 and take as long
-// as those done so far, unless each says otherwise; before the first is done, concurrency counts as
-// no limit. Retries and later calls of others are not included. It takes a few milliseconds at
-// most.
+// of the gate and its parents allow it. The calls cost 1 and take as long as those done so far,
+// unless each says otherwise; before the first is done, concurrency counts as no limit. Retries and
+// later calls of others are not included. It takes a few milliseconds at most.
 //
 // Estimate panics if n < 0, or a cost or the Duration is negative; for 0 it returns the zero
 // Estimate.

@@ -48,10 +48,10 @@ type lifetime struct {
 // Without an n the cost is 1; n = 0 takes nothing and is admitted immediately.
 //
 // If ctx is done, it returns ctx.Err(). If the call cannot start before the deadline of ctx, it
-// returns a [*limits.WaitError], immediately or as soon as that is known: after a change, or when
-// the first caller, which alone consults further limits and the parent, finds out. It returns
-// [limits.ErrTooLarge], [limits.ErrQueueFull] or [limits.ErrClosed], or the error of a limit or of
-// Config.Semaphore that could not decide. It panics if n < 0, and with more than one n.
+// returns a [*limits.WaitError], immediately or as soon as that is known: only the first caller
+// consults further limits and the parent. It returns [limits.ErrTooLarge], [limits.ErrQueueFull] or
+// [limits.ErrClosed], or the error of a limit or of Config.Semaphore that could not decide. It
+// panics if n < 0, and with more than one n.
 func (g *Gate) Acquire(ctx context.Context, n ...int64) (*Permit, error) {
 	return g.acquire(ctx, queue.Request{N: oneUnless(n), Max: queue.Forever})
 }
@@ -224,9 +224,8 @@ func (g *Gate) SetConcurrency(limit int64) error {
 
 // PauseUntil lets no call start before t, including those that wait. Then calls start in order, one
 // interval apart, the first at t. Without a rate, one call starts at t; then each response lets two
-// more start, so the number doubles with each round trip (slow start). A t before the end of the
-// current pause changes nothing. why is shown in Stats. Setting the clock later does not move the
-// end.
+// more start (slow start). A t before the end of the current pause changes nothing. why is shown in
+// Stats. Setting the clock later does not move the end.
 func (g *Gate) PauseUntil(t time.Time, why string) { g.pauseUntil(t, why, queue.Forever, false) }
 
 // Resume ends a pause now. Waiting callers start as at the end of any pause.
@@ -327,9 +326,8 @@ func (g *Gate) turnAway(which func(label uint32) bool) {
 }
 
 // Forget discards all that the gate has learned from throttled calls. Use it if you know that the
-// server has changed. The configured rate and concurrency stay, as does a pause, which Resume ends.
-// The gate learns nothing more from calls in flight. With [Adaptive].Peers it may learn the
-// estimate again from them.
+// server has changed. The configuration stays, as does a pause, which Resume ends. The gate learns
+// nothing more from calls in flight. With [Adaptive].Peers it may learn the estimate from them.
 func (g *Gate) Forget() {
 	g.queue.Change(func(now time.Duration) {
 		g.memory.forget(g.sofar(now))

@@ -23,7 +23,7 @@ type KeyedConfig struct {
 	Idle time.Duration
 
 	// MaxKeys is the most gates there may be. Calls for further keys fail with
-	// limits.ErrTooManyKeys until a gate can be forgotten, or Evict drops one. 0 means 2²⁹.
+	// limits.ErrTooManyKeys until one is evicted. 0 means 2²⁹.
 	MaxKeys int
 
 	// Forget, if set, is called before a gate is evicted because a new gate would behave the
@@ -33,15 +33,14 @@ type KeyedConfig struct {
 
 	// Evict, if set, makes room for a further key when there are EvictAt gates and none can be
 	// evicted as above: it is called with a gate that is not in use, paused ones and then the
-	// longest unused first, and drops it by returning true. Its pause and retry budget are lost.
-	// owes reports that the gate is not paused and that dropping it might let more calls start than
-	// you configured. A gate that is kept may be offered again immediately. Forget is not called.
-	// Evict is called with the Keyed locked and must not use it.
+	// longest unused first, and drops it, with its pause and retry budget, by returning true. owes
+	// reports that the gate is not paused and that dropping it might let more calls start than you
+	// configured. A gate that is kept may be offered again. Forget is not called. Evict is called
+	// with the Keyed locked and must not use it.
 	Evict func(gate *Gate, owes bool) bool
 
-	// EvictAt is the number of gates from which a further key makes room: by evicting gates
-	// that were unused for less than Idle, then by Evict. Below MaxKeys it is a soft limit. 0
-	// means MaxKeys.
+	// EvictAt is the number of gates from which a further key evicts gates that were unused for less
+	// than Idle, or calls Evict. It is a soft limit. 0 means MaxKeys.
 	EvictAt int
 }
 
@@ -57,11 +56,10 @@ type KeyedConfig struct {
 //     [limits.Remote], a key of a leaky.Keyed or window.Keyed, or a limiter of these packages that
 //     is as new.
 //
-// Changes by SetRate and SetConcurrency are lost when the gate is evicted. There is no goroutine. A
-// NaN is a new key each time.
+// Changes by SetRate and SetConcurrency are lost when the gate is evicted. A NaN is a new key each
+// time.
 //
-// A Keyed is safe for use by multiple goroutines, must be made by [NewKeyed] and must
-// not be copied.
+// A Keyed is safe for use by multiple goroutines, must be made by [NewKeyed] and must not be copied.
 type Keyed[K comparable] struct {
 	newGate func(key K) (*Gate, error)
 	cfg     KeyedConfig
@@ -104,9 +102,8 @@ var errAbandoned = errors.New("sluice: newGate did not return")
 // more than 2²⁹, or EvictAt is negative. It panics if newGate is nil, or with more than one
 // KeyedConfig.
 //
-// newGate is called once for a key, and may be called for different keys at the same time. It may
-// use the gate of another key as the parent, but never its own key, directly or through other keys:
-// that would wait forever.
+// newGate is called once for a key, and for different keys at the same time. It may use the gate of
+// another key as the parent, but never its own key, which would wait forever.
 func NewKeyed[K comparable](newGate func(key K) (*Gate, error), options ...KeyedConfig) (*Keyed[K], error) {
 	cfg := defaults.Option("sluice.NewKeyed", options)
 	if newGate == nil {
@@ -348,10 +345,9 @@ const mostIdleClaimants = 1000
 // or the gate of its class. A throttled call pauses g, unless only calls of this claimant are
 // throttled, as with [Adaptive].Children. The same name with another weight is another claimant.
 //
-// Acquire calls of the gate in f; permits may be released later. The gate is dropped after 5
-// min without a call, or earlier if there are 1,000. MaxWaiting of g applies to each. An
-// Observer of g sees calls when they reach g. For returns the error of f, or one if a weight is
-// negative or g has a Semaphore.
+// Acquire calls of the gate in f; permits may be released later. The gate is dropped after 5 min
+// without a call, or earlier if there are 1,000. MaxWaiting of g applies to each. For returns the
+// error of f, or one if a weight is negative or g has a Semaphore.
 func (g *Gate) For(who Claimant, f func(gate *Gate) error) error {
 	k := g.claimants.Load()
 	if k == nil {

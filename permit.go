@@ -232,9 +232,9 @@ func (p *Permit) reportReleased(held time.Duration) {
 }
 
 // Settle replaces the n of the call by its actual cost, in the limits that count cost. If n was too
-// much, the rest is returned; if it was too little, the rest becomes debt, even beyond the limit,
-// and is never an error. It may come before or after Release. Only the first Settle counts; if n
-// was 0 it does nothing. It panics if actual < 0.
+// much, the rest is returned; if it was too little, the rest becomes debt, even beyond the limit. It
+// may come before or after Release. Only the first Settle counts; if n was 0 it does nothing. It
+// panics if actual < 0.
 func (p *Permit) Settle(actual int64) {
 	mustNotBeNegative(actual)
 	if p.gate == nil || !p.first(settled) {

@@ -11,8 +11,7 @@ import (
 	"github.com/sluice-go/sluice/limits"
 )
 
-// A RetryPolicy says when [RetryValue] tries again. It may serve any number of calls at the same
-// time.
+// A RetryPolicy says when [RetryValue] tries again.
 type RetryPolicy struct {
 	// Attempts is the most attempts, including the first. Attempts that the server throttled do not
 	// count, see [RetryValue]. 0 means 4, negative no limit.
@@ -24,12 +23,11 @@ type RetryPolicy struct {
 	Backoff, ThrottleBackoff Backoff
 
 	// MaxElapsed is the longest time from the start of the first attempt to that of a retry; a call
-	// gives up without waiting for a later one. The wait for the gate before the first attempt does
-	// not count. 0 means 15 min, negative no bound.
+	// gives up without waiting for a later one. 0 means 15 min, negative no bound.
 	//
 	// If MaxElapsed is 0 and MaxServerWait is more than 5 min, a single wait of more than 5 min,
 	// for the gate or because a server requests it, does not count, and MaxElapsed does not limit
-	// the wait for the gate. A MaxElapsed that is set counts all waits.
+	// the wait for the gate.
 	MaxElapsed time.Duration
 
 	// MaxServerWait is the longest wait that a server may request. If it requests more, all calls
@@ -39,11 +37,11 @@ type RetryPolicy struct {
 	MaxServerWait time.Duration
 
 	// AttemptTimeout limits each attempt: its context ends then, and it may be retried. 0 or less
-	// means no limit (in package sluicehttp 0 means 10 min until the header of the response).
+	// means no limit (in package sluicehttp 0 means 10 min).
 	AttemptTimeout time.Duration
 
-	// Retryable, if set, reports whether an error is worth another attempt. It is not called
-	// for errors marked with Permanent or ThrottledFor. nil means that all others are retried.
+	// Retryable, if set, reports whether an error that is not marked with Permanent or ThrottledFor
+	// is worth another attempt. nil means that all are.
 	Retryable func(err error) bool
 }
 

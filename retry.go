@@ -11,22 +11,21 @@ import (
 // server has throttled k times waits only behind the first k callers, and behind throttled calls
 // that first started before it.
 //
-// An error is retried after a backoff, unless it is marked with [Permanent]. An error marked with
-// [ThrottledFor] pauses the gate for as long as the server requests, for all
-// callers; afterwards they start at the rate. The call queues again immediately, which does not
-// count in [RetryPolicy].Attempts. But if the call is throttled again and again although the server
-// has accepted calls that started later, its attempts count, it alone waits, and the gate learns
-// nothing from it. An error marked with [RetryAfter] delays only the next attempt of this call.
+// An error is retried after a backoff, unless it is marked with [Permanent]. One marked with
+// [ThrottledFor] pauses the gate for all callers, as long as the server requests; afterwards they
+// start at the rate. The call queues again immediately, which does not count in
+// [RetryPolicy].Attempts. But if it is throttled again and again although the server has accepted
+// calls that started later, its attempts count, it alone waits, and the gate learns nothing from
+// it. An error marked with [RetryAfter] delays only the next attempt of this call.
 //
 // Retries are paid from the budget of the gate: see [Config].RetryBudget. While it is empty, calls
-// are not retried, and first attempts are spaced out, up to 30 s apart; none is rejected for that
-// before its deadline. docs/circuit-breaker.md has the numbers.
+// are not retried, and first attempts are spaced out, up to 30 s apart. docs/circuit-breaker.md has
+// the numbers.
 //
 // If RetryValue gives up, it returns the zero T and a [*RetryError]. It does not begin a wait that
-// cannot end in time. If the first attempt fails with an error marked with Permanent, it returns
-// that error as it is; if RetryPolicy.Retryable returns false for it, Permanent of it. If the gate
-// rejects the first attempt, it returns the error of the gate. If f panics, the permit is released
-// and the panic propagates.
+// cannot end in time. An error of the first attempt that is marked with Permanent is returned as it
+// is, and Permanent of it if RetryPolicy.Retryable returns false; so is the error of a gate that
+// rejects the first attempt. If f panics, the permit is released and the panic propagates.
 func RetryValue[T any](ctx context.Context, gate *Gate, f func(ctx context.Context) (T, error), policy ...RetryPolicy) (T, error) {
 	var zero T
 	a := NewRetryLoop(gate, defaults.Option("sluice.Retry", policy))

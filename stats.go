@@ -25,7 +25,7 @@ type Stats struct {
 	InFlight int64
 
 	// Pacing is how many callers wait only for the rate, a pause or one of Config.Limits, and
-	// Waiting how many wait behind them, also for room in flight.
+	// Waiting how many wait behind them.
 	Pacing, Waiting int64
 
 	// OldestWait is how long the first of them has waited, 0 if no caller waits; in a parent,
@@ -36,12 +36,10 @@ type Stats struct {
 	// If it is limits.ByParent, the Stats of the parent name the cause. Why says more.
 	LimitedBy limits.Cause
 
-	// NextSlot is the earliest time at which the rate, a pause and the current Spacing let the
-	// next call start. It may have passed.
+	// NextSlot is when the rate, a pause and the Spacing let the next call start. It may have passed.
 	NextSlot time.Time
 
-	// PausedUntil is the end of the present pause and PausedWhy the text passed to
-	// PauseUntil. Zero if the gate is not paused.
+	// PausedUntil is the end of the present pause and PausedWhy its reason; zero without one.
 	PausedUntil time.Time
 	PausedWhy   string
 
@@ -51,8 +49,7 @@ type Stats struct {
 	Spacing     time.Duration
 	RetryTokens int
 
-	// Learned is the estimate of the gate about the limit of its server, nil while it does
-	// not learn: see [Adaptive].
+	// Learned is the estimate of the limit of the server, nil while the gate does not learn.
 	Learned *Learned
 
 	Admitted   uint64        // calls that may start
@@ -62,8 +59,8 @@ type Stats struct {
 	Waits      WaitHistogram // how long admitted calls waited
 
 	// LastError is the error of the last call that was rejected because it would have waited too
-	// long or cost too much, or because a limit could not decide, such as one in a Redis that is
-	// unavailable. It has at most 300 bytes, and of a URL only host and path.
+	// long or cost too much, or because a limit could not decide. It has at most 300 bytes, and of a
+	// URL only host and path.
 	LastError   string
 	LastErrorAt time.Time
 

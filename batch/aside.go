@@ -16,10 +16,10 @@ var ErrSuspended = errors.New("batch: its group is set aside")
 // Config.Group all items are one group.
 //
 // A group is suspended when After attempts in a row have failed, none of them with a definite
-// answer: a [sluice.Permanent] error shows that the server is well. Its items then wait. After 2 s
-// one of them is tried, as a probe, and again 4 s after that has failed, and so on, up to a minute.
-// It is back as soon as an item is ok or gets a definite answer. When a probe has failed, or three
-// if there was an item that was ok before:
+// answer, as a [sluice.Permanent] error is. Its items then wait. After 2 s one of them is tried, as
+// a probe, and again 4 s after that has failed, and so on, up to a minute. It is back as soon as an
+// item is ok or gets a definite answer. When a probe has failed, or three if there was an item that
+// was ok before:
 //
 //   - with Wait, the items go on waiting;
 //   - otherwise, if another group had an item that was ok since the failures began, or
@@ -31,13 +31,11 @@ type Suspend struct {
 	// After is a number of attempts. 0 means 12, negative that no group is ever suspended.
 	After int
 
-	// Wait lets the items of a group wait for as long as its probes fail. At most
-	// [Config].ReadAhead items wait.
+	// Wait lets the items of a group, at most [Config].ReadAhead, wait for as long as its probes fail.
 	Wait bool
 
-	// Changed, if set, is called when a group is suspended, after each probe that fails, and when
-	// the group is back. It may be called by any goroutine, must not block, and must not use the
-	// batch. Calls are in order.
+	// Changed, if set, is called in order when a group is suspended, after each probe that fails, and
+	// when the group is back. It must not block or use the batch.
 	Changed func(GroupState)
 }
 

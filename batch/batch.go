@@ -55,8 +55,8 @@ type Config[In any] struct {
 	// Stop, if not nil, ends the batch soon when it is closed.
 	Stop <-chan struct{}
 
-	// OnStop, if set, is called once with the reason, as soon as the batch ends early or the loop
-	// is left. It may be called by any goroutine and must not block.
+	// OnStop, if set, is called once with the reason, as soon as the batch ends early or the loop is
+	// left, by any goroutine. It must not block.
 	OnStop func(why error)
 
 	// Log, if not nil, says which items are skipped and records the outcome of the others.
@@ -70,11 +70,10 @@ type Config[In any] struct {
 	// Tally, if not nil, counts the outcomes. It can be read at any time.
 	Tally *Tally
 
-	// ExternalGate says that the function itself passes the gate, for example with an HTTP client
-	// whose transport has the gate as its parent. The batch then neither acquires nor retries. The
-	// function must call [StartAttempt] when an attempt starts. If it fails after the batch has
-	// ended, the item is unfinished, unless a [*sluice.RetryError] says ErrPermanent, ErrAttempts,
-	// ErrElapsed or ErrBudget.
+	// ExternalGate says that the function itself passes the gate, for example by a transport whose
+	// parent the gate is, retries, and calls [StartAttempt] when an attempt starts. If it fails after
+	// the batch has ended, the item is unfinished, unless a [*sluice.RetryError] says ErrPermanent,
+	// ErrAttempts, ErrElapsed or ErrBudget.
 	ExternalGate bool
 }
 
@@ -124,16 +123,15 @@ type Result[In, Out any] struct {
 	Service  time.Duration
 }
 
-// Map calls f for each item of in through gate, with retries, and yields the results as they
-// complete, or in the order of the input. It yields every item that it has read and not skipped,
-// including those that are unfinished when the batch ends early. In that case it finally yields an
-// empty result with the reason: [ErrHalted], [ErrStopped], or the error of ctx, the gate or the
-// log. If cfg is invalid, it yields only that error.
+// Map calls f for each item of in through gate, with retries, and yields the results of all that it
+// has read and not skipped, as they complete, or in the order of the input. If the batch ends early
+// it finally yields an empty result with the reason: [ErrHalted], [ErrStopped], or the error of ctx,
+// the gate or the log. If cfg is invalid, it yields only that error.
 //
-// An item is recorded in the log when the body of the loop has ended normally. Otherwise the item
-// is unfinished in the log: the body may see a result twice, but never misses one. Leaving the loop
-// cancels the calls in flight and waits for them. The input runs in its own goroutine, for which
-// Map always waits: an input that blocks must give up after Config.OnStop.
+// An item is recorded in the log when the body of the loop has ended normally, and otherwise is
+// unfinished: the body may see a result twice, but never misses one. Leaving the loop cancels the
+// calls in flight and waits for them, and for the input, which runs in its own goroutine: one that
+// blocks must give up after Config.OnStop.
 //
 // A panic of f or in is not recovered. Each range over the sequence is a new batch. Map panics if
 // ctx, gate, in or f is nil.

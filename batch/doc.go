@@ -9,12 +9,11 @@
 //		Halt: batch.Halt{FailPercent: 10},
 //	})
 //
-// [ForEach] calls a function for each item of an iter.Seq; [Map] also yields the result of the
-// function. The input is read only when there is room for another item, so it may be endless. Items
-// start in the order of the input. Each is retried as by [sluice.RetryValue].
+// [ForEach] calls a function for each item of an iter.Seq; [Map] also yields its results. The input
+// may be endless. Items start in its order, and are retried as by [sluice.RetryValue].
 //
-// If items call several servers, Config.Group says which one. Then a server that is slow, paused or
-// dead delays only its own items. When call after call to it fails, it is suspended, see [Suspend].
+// If items call several servers, Config.Group says which one. A server that is slow, paused or dead
+// then delays only its own items, and is suspended when call after call fails, see [Suspend].
 //
 // # Outcomes
 //
@@ -25,10 +24,8 @@
 //	unfinished  neither: the batch ended first, or the gate rejected the call
 //	skipped     according to the log there is nothing left to do
 //
-// A batch ends when its input ends. It ends early when its context is done, by [Config].Stop, Halt
-// or [Suspend], when the log cannot be written, and when the gate rejects an item, and so all later
-// ones: because it is closed, the deadline is too near, or the server requests too long a wait.
-//
-// A batch ends soon, which means that attempts in flight finish, without retries; or now: they are
-// canceled.
+// A batch ends early when its context is done, by [Config].Stop, Halt or [Suspend], when the log
+// cannot be written, and when the gate rejects an item, and so all later ones: it is closed, the
+// deadline is too near, or the server requests too long a wait. It ends soon, which means that
+// attempts in flight finish, without retries; or now: they are canceled.
 package batch

@@ -65,12 +65,12 @@ type LogConfig struct {
 //	{"learned":{…},"gate":"api"}
 //
 // Lines survive the end of the process, including kill -9. They are synced to disk after a second,
-// when the batch ends, and by Close. If the file was removed or replaced by then, the batch ends
-// with an error. A key that is not UTF-8 is written as base64 in the field raw_key. The log keeps
-// the estimates of a gate with [sluice.Adaptive], and restores them to the gate of that name.
+// when the batch ends, and by Close. A file that was removed or replaced ends the batch with an
+// error. A key that is not UTF-8 is written as base64 in the field raw_key. The log keeps the
+// estimates of a gate with [sluice.Adaptive], and restores them to the gate of that name.
 //
-// A Log must be made by [OpenLog]. It is not safe for use by multiple goroutines, and serves one
-// batch at a time. It keeps 20 to 50 bytes in memory for each key that was in the file.
+// A Log must be made by [OpenLog], is not safe for use by multiple goroutines, and serves one batch
+// at a time. It keeps 20 to 50 bytes in memory for each key that was in the file.
 type Log struct {
 	// OK and Failed are the numbers of items that were ok and that had failed when it was opened.
 	OK, Failed int

@@ -20,9 +20,8 @@ import (
 //
 // Most programs need only [Bucket.Take]. It bypasses the queue of a sluice.Gate.
 //
-// A Bucket is safe for use by multiple goroutines, must be made by [New] and must not be copied. No
-// method blocks for more than a fraction of a microsecond. A Bucket starts no goroutine and needs
-// no closing. It uses the monotonic clock, except in [Bucket.Restore].
+// A Bucket is safe for use by multiple goroutines, must be made by [New] and must not be copied. It
+// starts no goroutine and needs no closing. It uses the monotonic clock, except in [Bucket.Restore].
 type Bucket struct {
 	epoch time.Time // the origin of times
 	state atomic.Pointer[state]
@@ -226,10 +225,9 @@ func (b *Bucket) replace(rule kind.Bucket, rate limits.Rate, tat time.Duration, 
 // [New] returns one.
 //
 // The level of the bucket is kept, in units: of 12 that a bucket of 16 holds, a bucket of 4 holds
-// 4. They leak at the new rate. The other 8 are remembered until they would have leaked. No more is
-// allowed than the laxest of the rates would allow alone, however often the rate changes; see
-// [Keyed.TakeRate] for rates of which none is the laxest. Units that [Bucket.Adjust] took beyond
-// the capacity stay a debt, in units.
+// 4, which leak at the new rate. The other 8 are remembered until they would have leaked. No more
+// is allowed than the laxest of the rates would allow alone; see [Keyed.TakeRate] for rates of which
+// none is the laxest. Units that [Bucket.Adjust] took beyond the capacity stay a debt.
 func (b *Bucket) SetRate(rate limits.Rate) error {
 	rule, err := newRule(rate)
 	if err != nil {
@@ -247,8 +245,8 @@ func (b *Bucket) SetRate(rate limits.Rate) error {
 	return nil
 }
 
-// Admit implements [limits.Limiter] with Take: it returns the time until n will fit, and ctx.Err()
-// if ctx is done. It panics if n < 0.
+// Admit implements [limits.Limiter] with Take. It returns ctx.Err() if ctx is done, and panics if
+// n < 0.
 func (b *Bucket) Admit(ctx context.Context, n int64) (wait time.Duration, err error) {
 	mustNotBeNegative(n)
 	if err := ctx.Err(); err != nil {
@@ -296,7 +294,7 @@ func (b *Bucket) Forecast() limits.Forecast {
 	return forecast.NewBucket(s.rule.Capacity(), s.rule.Interval(), max(0, tat-now))
 }
 
-// OnChange is that of [limits.Limiter]. It calls f after SetRate, and after an Adjust that returns
+// OnChange is for a [limits.Limiter]. It calls f after SetRate, and after an Adjust that returns
 // units. f must not use the bucket.
 func (b *Bucket) OnChange(f func()) (stop func()) { return b.bell.Wait(f) }
 

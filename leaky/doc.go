@@ -13,11 +13,9 @@
 //
 // To space calls out evenly, use package pacer: a bucket allows a whole burst at the same time. For
 // at most N in any window of time, use package window: in a time W a bucket allows up to burst +
-// W·count/per. To wait until a bucket has room, pass it to a sluice.Gate, as one of
-// Config.Limits.
+// W·count/per. To wait until a bucket has room, pass it to a sluice.Gate, as one of Config.Limits.
 //
-// The generic cell rate algorithm, as in redis-cell's CL.THROTTLE, and a token bucket with capacity
-// − level tokens are the same thing.
+// The generic cell rate algorithm and a token bucket with capacity − level tokens are the same.
 //
 // A new bucket is empty: all of its burst fits. [Bucket.Restore] keeps its state over a restart.
 package leaky

@@ -222,9 +222,8 @@ func (k *Keyed[K]) SetRate(rate limits.Rate) error {
 	return nil
 }
 
-// On returns the bucket of key as a Limiter, for a sluice.Gate. It has no state
-// of its own: it may be dropped and made again, and it stays valid when k evicts the key. Admit and
-// Adjust are like the methods of [Bucket]; if the key is new and there are too many, both return
+// On returns the bucket of key as a Limiter, for a sluice.Gate. It has no state of its own, and stays
+// valid when k evicts the key. If the key is new and there are too many, Admit and Adjust return
 // [limits.ErrTooManyKeys] and change nothing.
 func (k *Keyed[K]) On(key K) limits.Limiter {
 	return keyed.Limiter[K]{Key: key, Of: source[K]{k}, Bells: &k.bells}

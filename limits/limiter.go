@@ -10,13 +10,12 @@ import (
 // window and sluiceredis are Limiters. One of this process should also have the methods
 //
 //	OnChange(f func()) (stop func())
-//	Forecast() Forecast // see [Forecast]
+//	Forecast() Forecast
 //
 // OnChange calls f when the Limiter may allow a call earlier than it said, because something was
-// returned or the limit has changed, until stop is called. A gate then tries again immediately, and
+// returned or the limit has changed, until stop returns. A gate then tries again immediately, and
 // several of its calls may ask the Limiter at the same time; other Limiters are asked by one call
-// after the other. Changes before OnChange returns may be left out. f does not block, and may be
-// called from several goroutines, but no more once stop has returned.
+// after the other. f does not block, and may be called from several goroutines.
 //
 // Units that a gate returns because another limit rejected must not be reported, or two gates may
 // wake each other without end. leaky and window recognize it by the context of Adjust, so a Limiter
@@ -47,17 +46,16 @@ type Remote interface {
 	Join(others ...Limiter) Joint
 }
 
-// A Joint takes from one or several limits in one step, from all or none,
+// A Joint takes from one or several limits in one step, from all or none.
 type Joint interface {
 	// AdmitAll takes n[i] from each limit i, and returns 0; n[i] may be 0, which limit i always
 	// allows, but not all of them are. Or it changes nothing and returns the time until it is worth
-	// calling again, and the index of the limit with that wait. With ErrTooLarge the index is that
-	// of the limit in which n can never fit, with another error that of the limit that could not
-	// decide. Otherwise it is like Admit.
+	// calling again, and the index of the limit with that wait, or of the one that an error is about.
+	// Otherwise it is like Admit.
 	//
-	// behind[i] is what the calls that wait behind this one will take of limit i, 0 if that is not
+	// behind[i] is the amount that the calls behind this one will take of limit i, 0 if that is not
 	// known; nil means that none waits. A Joint may take a part of it in the same step, from all
-	// limits alike, and returns what no call has come for in the next moment.
+	// limits alike, and returns the rest that no call has come for in the next moment.
 	AdmitAll(ctx context.Context, n, behind []int64) (wait time.Duration, which int, err error)
 
 	// AdjustAll adjusts each limit i by delta[i], not at all if that is 0. It returns nil if all

@@ -20,9 +20,9 @@ type Metric struct {
 	Kind    string
 	Buckets []float64 // of a histogram: the upper bounds
 
-	// Label distinguishes several values, such as "reason"; empty: there is one. OpenTelemetry
-	// calls it Attribute. Values are those that are shown from the start, and MaxValues is the
-	// number that is distinguished if there can be any number: see [ByName].
+	// Label, in OpenTelemetry Attribute, distinguishes several values, such as "reason"; empty: there
+	// is one. Values are those that are shown from the start, and MaxValues is the number that is
+	// distinguished if there can be any number: see [ByName].
 	Label, Attribute string
 	Values           []string
 	MaxValues        int
@@ -32,15 +32,12 @@ type Metric struct {
 	Event map[sluice.EventKind]func(e sluice.Event) float64
 
 	// Totals calls yield with each value that the gates of one name have, and with the value of its
-	// Label. A value that gates do not have is left out: no limit is not a limit of 0.
-	//
-	// A metric that has neither Event nor Totals is one of a sluicehttp.Transport.
+	// Label. A metric that has neither Event nor Totals is one of a sluicehttp.Transport.
 	Totals func(t *Totals, yield func(label string, value float64))
 }
 
 // Metrics returns all metrics: first those of events, then those of [Totals], then those of a
-// sluicehttp.Transport: its responses, and the limits that servers publish. The caller may change
-// the slice.
+// sluicehttp.Transport. The caller may change the slice.
 func Metrics() []Metric {
 	all := append(eventMetrics(), stateMetrics()...)
 	all = append(all, learnedMetrics()...)

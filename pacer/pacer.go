@@ -9,10 +9,8 @@
 //		go job()
 //	}
 //
-// A pacer delays. It rejects a call only if the wait cannot end in time or the queue is full
-// ([Config].MaxWaiting). For an immediate yes or no use package leaky. A pacer does not notice when
-// a call is done: to cap the number in flight use package semaphore, and for both a gate of package
-// sluice.
+// A pacer delays. For an immediate yes or no use package leaky. A pacer does not notice when a call
+// is done: to cap the number in flight use package semaphore, and for both a gate of package sluice.
 package pacer
 
 import (
@@ -38,9 +36,8 @@ import (
 // in Guava's RateLimiter. n = 0 consumes nothing and is admitted immediately. n has no upper bound;
 // if a cost moves the next slot beyond 292 years, no later call starts.
 //
-// Calls start strictly in the order in which they came. A canceled caller returns its slot exactly,
-// and those behind it move up. A new rate, a pause and its end reach all waiting callers
-// immediately.
+// Calls start strictly in the order in which they came. A canceled caller returns its slot exactly.
+// A new rate, a pause and its end reach all waiting callers immediately.
 //
 // A Pacer is safe for use by multiple goroutines, must be made by [New] and must not be copied. It
 // starts no goroutine and needs no closing. Made in a testing/synctest bubble, it belongs to that
@@ -59,31 +56,28 @@ type Config struct {
 	// W at most B + (W + MaxCatchUp)/T + n − 1 units start: T is the interval, B the burst, n the
 	// largest cost.
 	//
-	// 0 means 50 ms, which keeps the rate true on machines that stall now and then. If a server
-	// counts strictly in windows of a second, choose 10 ms and a rate that is 1 % lower. Negative
-	// means strict: without a burst no gap is ever shorter than the interval, and the rate falls
-	// short by however late callers are woken. The lateness of a caller itself is never caught up.
+	// 0 means 50 ms. If a server counts strictly in windows of a second, choose 10 ms and a rate that
+	// is 1 % lower. Negative means strict: without a burst no gap is ever shorter than the interval,
+	// and the rate falls short by however late callers are woken. The lateness of a caller itself is
+	// never caught up.
 	MaxCatchUp time.Duration
 
 	// TimerResolution is the time by which calls may be woken late to save processor time. Calls
-	// whose slots come within it may start together at its end; no call starts before its slot. 0
-	// means 1 ms: as even as with Go's timers. Less than 1 ms, or negative for none, wakes calls
-	// exactly: on Linux they start within about 50 µs of their slots, which takes half of a
-	// processor at 20,000/s. So does a MaxCatchUp below 2 ms. In a testing/synctest bubble calls
-	// always start exactly at their slots.
+	// whose slots come within it may start together at its end; none starts before its slot. 0 means
+	// 1 ms. Less than 1 ms, negative for none, or a MaxCatchUp below 2 ms wakes calls exactly: on
+	// Linux within about 50 µs of their slots, which takes half of a processor at 20,000/s. A
+	// testing/synctest bubble is always exact.
 	//
 	// If timers are always later than 2 ms, as on Windows before version 1803 (15.6 ms), set it to
 	// their resolution, or the rate is not reached.
 	TimerResolution time.Duration
 
-	// WarmUp makes the pacer start slowly, for services that must warm up. The interval is at first
-	// three times as long; at full load it shrinks to normal within WarmUp. Idle time and pauses
-	// cool the pacer down; after WarmUp it is cold again. 0 means none. WarmUp and a burst cannot
-	// be combined.
+	// WarmUp makes a pacer without a burst start slowly, for services that must warm up. The interval
+	// is at first three times as long; at full load it shrinks to normal within WarmUp. Idle time and
+	// pauses cool the pacer down; after WarmUp it is cold again. 0 means none.
 	WarmUp time.Duration
 
-	// MaxWaiting is the most callers and reservations that may wait; more fail with
-	// ErrQueueFull. 0 means no bound.
+	// MaxWaiting is the most callers and reservations that may wait. 0 means no bound.
 	MaxWaiting int
 }
 

@@ -21,13 +21,9 @@ import (
 // Weighted hands out permits, at most its limit at a time. A call of cost n takes n permits and
 // returns them when it is done.
 //
-// Callers are served strictly in the order in which they came. A large request at the front waits
-// until enough permits are free, and nothing behind it overtakes.
-//
-// A call for one permit whose context cannot be canceled has come when its goroutine sleeps, which
-// is a moment later than Waiting counts it. All others have come when they are counted.
-//
-// If a context ends while permits are being handed over, they go to the next caller.
+// Callers are served strictly in the order in which they came: nothing overtakes a large request at
+// the front. A call for one permit whose context cannot be canceled has come when its goroutine
+// sleeps, a moment later than Waiting counts it.
 //
 // A Weighted is safe for use by multiple goroutines, must be made by [NewWeighted] and must not be
 // copied. In the terminology of the Go memory model, a call of Release that makes room synchronizes
@@ -231,11 +227,9 @@ func (s *Weighted) SetLimit(limit int64) error {
 	return nil
 }
 
-// Drain takes all permits that are available, leaves 0 available, and returns the number that it
-// took. They are in flight and to be released like any others.
-//
-// If the limit was lowered below the permits in flight by k, Drain returns −k and writes off k
-// permits: release k fewer than you hold.
+// Drain takes all permits that are available and returns their number. They are to be released like
+// any others. If the limit was lowered below the permits in flight by k, Drain returns −k and writes
+// off k permits: release k fewer than you hold.
 func (s *Weighted) Drain() int64 {
 	s.queue.Lock()
 	defer s.queue.Unlock()

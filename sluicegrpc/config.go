@@ -15,8 +15,8 @@ import (
 // Config configures an [Interceptor]. The zero Config retries and honors servers, without a rate or
 // limit of its own. Several goroutines may call its functions concurrently.
 type Config struct {
-	// Gate configures the gate of each key; its Name is the key. Each key has its own
-	// Concurrency and Rate. All keys share its Parent, Semaphore and Limits.
+	// Gate configures the gate of each key; its Name is the key. All keys share its Parent,
+	// Semaphore and Limits.
 	Gate sluice.Config
 
 	// Gates, if set, has the gates, and Gate must be zero.
@@ -27,16 +27,14 @@ type Config struct {
 	// "dns:///api.example.com:443"; method is such as "/package.Service/Method".
 	Key func(ctx context.Context, target, method string) string
 
-	// Claimant, if set, returns on whose behalf a call is made, such as a tenant. The claimants of
-	// a key take turns by their weights, see sluice.Config.Weight. nil means first come, first
-	// served. The gates must have no Semaphore.
+	// Claimant, if set, returns on whose behalf a call is made, such as a tenant. The claimants of a
+	// key take turns, see [sluice.Claimant]. The gates must have no Semaphore.
 	Claimant func(ctx context.Context, target, method string) sluice.Claimant
 
 	// Retry is the policy for retries. Its AttemptTimeout limits the attempts of unary calls and,
 	// if the client of a stream sends a single message, the time until it has received the first
 	// message or, by Header, the header of the response; other streams have no timeout. Its
-	// Retryable is called with the error of an attempt that would be retried otherwise, but not for
-	// throttles.
+	// Retryable is called with the error of an attempt that would be retried otherwise.
 	Retry sluice.RetryPolicy
 
 	// Idempotent, if set, reports whether calls of a method may be sent twice, in addition to
@@ -45,17 +43,14 @@ type Config struct {
 
 	// Cost, if set, returns the amounts that a call will take of limits that count more than calls,
 	// see sluice.Costs. The amount of sluice.Cost is the n of the call, unless Overrides.Cost is
-	// set.
-	//
-	// request is the message that the client sends. It is nil for streams with several. Cost is
-	// called once for each call, before the queue; a negative amount fails the call. It must not
-	// change or keep request.
+	// set. It is called once for each call, before the queue, with the message that the client sends,
+	// nil for streams with several; a negative amount fails the call.
 	Cost func(method string, request any) sluice.Costs
 
-	// Usage, if set, reads the actual amounts of the call from each message of a response, and
-	// writes those that it finds into used; later ones replace earlier ones. They settle the call
-	// when it ends, even if it was cut short, as [sluice.Permit.SettleCosts] does. Negative amounts
-	// and those above 10⁹ are ignored. It must not change or keep message.
+	// Usage, if set, writes the actual amounts that it finds in a message of a response into used,
+	// where they replace earlier ones. They settle the call when it ends, even if it was cut short,
+	// as [sluice.Permit.SettleCosts] does, except those below 0 and above 10⁹. Cost and Usage must
+	// not change or keep a message.
 	Usage func(method string, message any, used sluice.Costs)
 
 	// AlsoRetry are further codes with which idempotent calls are retried, such as

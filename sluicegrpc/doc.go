@@ -21,30 +21,11 @@
 // # What is in flight
 //
 // The permit of a unary call is held during each attempt, also while gRPC waits for a connection
-// (grpc.WaitForReady). The permit of a stream is held until the stream ends, see
-// [Interceptor.Stream].
+// (grpc.WaitForReady), the permit of a stream until it ends, see [Interceptor.Stream].
 //
-// A deadline covers the queue, pauses and all attempts. A call that cannot start before its
-// deadline fails immediately. RetryPolicy.AttemptTimeout limits each attempt of a unary call; the
-// server sees the deadline of the attempt. For streams see Config.Retry.
-//
-// # Costs
-//
-// Config.Cost is for limits that count more than calls, such as LLM tokens. An attempt that the
-// server throttled, or that was not sent, used nothing.
-//
-//	Cost: func(method string, request any) sluice.Costs {
-//		r, ok := request.(*pb.GenerateRequest)
-//		if !ok {
-//			return nil
-//		}
-//		return sluice.Costs{"tokens": int64(len(r.Prompt)/4) + r.MaxTokens}
-//	},
-//	Usage: func(method string, message any, used sluice.Costs) {
-//		if m, ok := message.(*pb.GenerateResponse); ok && m.Usage != nil {
-//			used["tokens"] = m.Usage.Total
-//		}
-//	},
+// A deadline covers the queue, pauses and all attempts. A call that cannot start before it fails
+// immediately. RetryPolicy.AttemptTimeout limits each attempt of a unary call; the server sees the
+// deadline of the attempt.
 //
 // # Retries
 //

@@ -15,10 +15,9 @@ import (
 // Unary is a [grpc.UnaryClientInterceptor]. It makes the call when the gate admits it, and again if
 // Config allows.
 //
-// The error is the error of the last attempt, unchanged if nothing is to be added. If the call is
-// given up although it could be retried, the error has the status of the last attempt and matches a
-// [*sluice.RetryError], which says why and when to retry. If the gate rejects the call, the error
-// matches the error of the gate; docs/grpc.md has its status.
+// The error is the error of the last attempt or, if the gate rejects the call, matches its error;
+// docs/grpc.md has the status. If the call is given up although it could be retried, it also matches
+// a [*sluice.RetryError], which says why and when to retry.
 func (i *Interceptor) Unary(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
 	c := i.newCall(ctx, method, req, cc)
 	if c == nil {
@@ -35,19 +34,18 @@ func (i *Interceptor) Unary(ctx context.Context, method string, req, reply any, 
 }
 
 // Stream is a [grpc.StreamClientInterceptor]. It opens the stream when the gate admits it. The
-// permit is released when the stream ends: when RecvMsg returns an error, io.EOF or the only
-// response, when SendMsg or Header ends it with an error, when the context is done, or when the
-// connection is closed. As gRPC requires, one of these must happen.
+// permit is released when the stream ends, as gRPC requires: when RecvMsg returns an error, io.EOF or
+// the only response, when SendMsg or Header ends it with an error, when the context is done, or when
+// the connection is closed.
 //
 // With Config.Cost, a stream on which the client sends a single message is opened when that is
 // sent; SendMsg then waits for the gate. Until then Context returns ctx.
 //
 // A stream that could not be opened is retried like a unary call. Later errors are retried until
 // the client has received a message or called Header or Context, and if it has sent no more than
-// 256 KiB: its messages are sent again, in order. SendMsg, RecvMsg or CloseSend then block during
-// the backoff and the wait for the gate. A client never receives messages of two attempts, and its
-// OnFinish is called exactly once: if it does not call RecvMsg after an attempt that is to be
-// retried, when its context is done.
+// 256 KiB: its messages are sent again, in order, while SendMsg, RecvMsg or CloseSend block. A client
+// never receives messages of two attempts, and its OnFinish is called exactly once: at the latest
+// when its context is done.
 func (i *Interceptor) Stream(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, method string, streamer grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
 	open := func(request any) (grpc.ClientStream, error) {
 		return i.stream(ctx, desc, cc, method, request, streamer, opts)

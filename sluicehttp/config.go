@@ -14,10 +14,8 @@ import (
 )
 
 // Config configures a [Transport]. The zero Config retries and respects servers, without a rate or
-// limit of its own.
-//
-// Its functions must be safe for concurrent use. A function must not change the request, read its
-// body, or keep the body that it gets.
+// limit of its own. Its functions are called concurrently; they must not change the request, read
+// its body, or keep the body that they get.
 type Config struct {
 	// Rate and Concurrency are short for those of Gate, for each key; set each in one place. The
 	// zero Rate means no limit.
@@ -26,18 +24,17 @@ type Config struct {
 	// Concurrency is described above. 0 means no limit.
 	Concurrency int64
 
-	// Gate configures the gate of each key; its Name is the key. Each key has its own
-	// Concurrency and Rate. All keys share its Parent, Semaphore and Limits.
+	// Gate configures the gate of each key; its Name is the key. All keys share its Parent,
+	// Semaphore and Limits.
 	Gate sluice.Config
 
-	// NewGate, if set, makes the gate of a key; Gate must then be zero. It must
-	// return a new gate for each key and not use the transport.
+	// NewGate, if set, makes a new gate for a key, in place of Gate. It must not use the transport.
 	NewGate func(key string) (*sluice.Gate, error)
 
 	// Keys says when the gate of a key is evicted, and how many gates there may be. At MaxKeys, a
-	// new key replaces a gate that no request uses and that a server has paused or slowed down. If
-	// its configured rate would delay a call or the state of one of its Limits would be lost, it is
-	// kept; if all are, the new key fails with [limits.ErrTooManyKeys].
+	// new key replaces a gate that no request uses, even if a server has paused it or slowed it down,
+	// unless its configured rate would delay a call or the state of one of its Limits would be lost;
+	// if there is none, the new key fails with [limits.ErrTooManyKeys].
 	//
 	// If EvictAt and MaxKeys are both 0, EvictAt is 10,000, and gates are kept for their rate or
 	// Limits only up to 10 times EvictAt. Without Evict, Forget is called.
@@ -46,22 +43,21 @@ type Config struct {
 	// Key returns the name of the gate for a request. nil means one for each scheme, host and port.
 	Key func(req *http.Request) string
 
-	// Claimant, if set, returns on whose behalf a request is made, such as a tenant. The claimants
-	// of a key take turns by their weights, see sluice.Config.Weight. nil means first come, first
-	// served. Gate must have no Semaphore. It is called before each attempt. Do not use a header of
-	// callers that you do not trust.
+	// Claimant, if set, returns on whose behalf a request is made, such as a tenant, before each
+	// attempt. The claimants of a key take turns, see [sluice.Claimant]. Gate must have no
+	// Semaphore. Do not use a header of callers that you do not trust.
 	Claimant func(req *http.Request) sluice.Claimant
 
 	// Retry is the policy for retries. Its AttemptTimeout applies until the header of the response
 	// arrives. 0 means 10 min, but none for a request with a body of more than 1 MiB or of unknown
-	// length; negative means none. After it the request is sent again only if it is idempotent. Its
-	// Retryable is called for errors of the base transport and for a *StatusError that would be
-	// retried otherwise, but not for throttles.
+	// length; negative means none. After it only an idempotent request is sent again. Its Retryable
+	// is called for errors of the base transport and for a *StatusError that would be retried
+	// otherwise.
 	Retry sluice.RetryPolicy
 
-	// MaxPause is the longest pause of a key that a server can cause, by a Retry-After, an
-	// exhausted limit, or the interval of a rate. A longer one is cut, with a Warning in Stats. 0
-	// means 24 h, or Retry.MaxServerWait if that is longer; negative means no bound.
+	// MaxPause is the longest pause of a key that a server can cause. A longer one is cut, with a
+	// Warning in Stats. 0 means 24 h, or Retry.MaxServerWait if that is longer; negative means no
+	// bound.
 	MaxPause time.Duration
 
 	// AlsoRetry are further statuses to retry, such as 409. They must be from 400
@@ -69,29 +65,28 @@ type Config struct {
 	AlsoRetry []int
 
 	// Idempotent, if set, reports whether a request may be sent twice although its method is not
-	// idempotent, such as a POST whose body is a query. It gets the body as Cost does, and is
-	// called once, before the queue.
+	// idempotent, such as a POST whose body is a query. It is called once, and gets the body as Cost
+	// does.
 	Idempotent func(req *http.Request, body []byte) bool
 
 	// Cost, if set, returns the estimated amounts of a request in limits that count more than
 	// calls, see sluice.Costs and docs/http.md. The amount of sluice.Cost is the n of the call,
 	// unless Overrides.Cost is set.
 	//
-	// It gets up to 1 MiB of the body if that can be read again: by GetBody, or because its length
-	// is known and at most 64 KiB. Otherwise body is nil. It is called once for each request,
-	// before the queue; a negative amount fails the request.
+	// It is called once for each request, before the queue, with up to 1 MiB of the body if that can
+	// be read again: by GetBody, or because its length is known and at most 64 KiB. Otherwise body is
+	// nil. A negative amount fails the request.
 	Cost func(req *http.Request, body []byte) sluice.Costs
 
-	// Usage, if set, reads the actual amounts of the request from a response, which correct its
-	// Cost, as Report.Settle does. It writes those that it finds into used; later ones replace
-	// earlier ones, and amounts below 0 and above 10⁹ are ignored. It must not read the body, change
-	// resp, or keep part.
+	// Usage, if set, writes the actual amounts of a request, as far as it finds them in the
+	// response, into used, where they replace earlier ones. They correct the Cost, as Report.Settle
+	// does, except those below 0 and above 10⁹. It must not read the body, change resp, or keep part.
 	//
 	// It gets the body in parts, while the caller reads it: the data of each event of a
 	// text/event-stream, and then nil; any other body as one part. Of more than 64 KiB a part is
-	// the last 64 KiB or, if they begin with {, their JSON without white space, with "" for strings
-	// of more than 1 KiB and [] for arrays still longer than 4 KiB. A body is uncompressed only if
-	// net/http has done that: if the request has no Accept-Encoding of its own.
+	// the last 64 KiB or, if it begins with {, its JSON without white space, with "" for strings of
+	// more than 1 KiB and [] for arrays still longer than 4 KiB. It is compressed if the request has
+	// an Accept-Encoding of its own.
 	//
 	// The last part comes when the body was read to its end, and resp.Trailer is complete, or when
 	// it is closed; not if the context of the request ends before.
@@ -104,8 +99,7 @@ type Config struct {
 	ReleaseAtHeaders bool
 
 	// OnAttempt, if set, is called after each attempt with the key of its gate, when the header of
-	// the response has arrived or there is none. It runs in the goroutine of the request, and
-	// should return soon.
+	// the response has arrived or there is none. It should return soon.
 	OnAttempt func(key string, a Attempt)
 
 	// LeakThreshold is how long a permit must be held to count in Stats.HeldLong. 0 means
@@ -125,9 +119,9 @@ type Config struct {
 	// has rejected the request.
 	//
 	// peek returns the beginning of the body, up to 64 KiB, and leaves the body whole. It waits for
-	// it, but at most for a second or the AttemptTimeout, whichever is shorter, while the permit is
-	// held. Call peek only for responses that may be throttled, never for a stream. The response
-	// must not be changed, nor its body read.
+	// it, for at most a second and the AttemptTimeout, while the permit is held. Call it only for
+	// responses that may be throttled, never for a stream. The response must not be changed, nor its
+	// body read.
 	Inspect func(resp *http.Response, peek func() []byte, said *ratelimit.Info)
 }
 
@@ -139,19 +133,18 @@ type Published struct {
 	// Disabled means that an exhausted limit delays no requests.
 	Disabled bool
 
-	// Spread sends the remaining quota of a limit evenly until its reset, but not faster than
-	// the configured rate. It applies when less than this share of the limit remains: 0.1 means
-	// the last tenth, 1 always; 0 means never. Only 1 spreads a limit whose maximum is unknown.
-	// Limits of other units than requests are spread only with a Cost.
+	// Spread sends the remaining quota of a limit evenly until its reset, when less than this share
+	// of the limit remains: 0.1 means the last tenth, 1 always; 0 means never. Only 1 spreads a
+	// limit whose maximum is unknown. Limits of other units than requests are spread only with a
+	// Cost.
 	//
-	// With 1, a key also has the slowest rate and the concurrency that its server publishes, if
-	// none is configured. The burst is then 1; a Gate.Rate that has only a Burst is an error. Until
-	// the first response, calls without a configured concurrency go one by one.
+	// With 1, a key also has the slowest rate, with a burst of 1, and the concurrency that its server
+	// publishes, if none is configured; a Gate.Rate that has only a Burst is an error. Until the
+	// first response, calls without a configured concurrency go one by one.
 	Spread float64
 
-	// Reserve is the share of each limit that is not used, such as for another program with the
-	// same account: 0.1 means the last tenth. It must be less than 1; 0 means none. A limit
-	// whose maximum is unknown has no reserve.
+	// Reserve is the share of each limit with a known maximum that is left to other programs: 0.1
+	// means the last tenth, and 0 means none. It must be less than 1.
 	Reserve float64
 }
 

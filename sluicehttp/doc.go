@@ -9,14 +9,12 @@
 //		Concurrency: 8,
 //	})
 //
-// There is a gate for each scheme, host and port. It is made for the first request and evicted when
-// a new gate would behave the same. Config.Key groups requests differently, and [WithOverrides]
-// does so for single requests. If the limit is that of a route, the route gets a gate below the one
-// of the host.
+// There is a gate for each scheme, host and port, evicted when a new one would behave the same.
+// Config.Key groups requests differently, [WithOverrides] a single one. If a limit is that of a
+// route, the route gets a gate below the one of the host.
 //
 // Close response bodies: the permit of a request is held until its body is read to the end, fails
-// or is closed, or its context ends. A program that does not close bodies stalls; Stats shows how
-// many permits are held, and for how long.
+// or is closed, or its context ends. Stats shows how many permits are held, and for how long.
 //
 // # Timeouts
 //
@@ -30,16 +28,13 @@
 // few others. A request that is not idempotent is retried only if the server has not processed it:
 // it was throttled, or not sent. GET, HEAD, OPTIONS, TRACE, PUT and DELETE are idempotent, as are
 // requests with an Idempotency-Key and those for which Config.Idempotent says so. If there is no
-// further attempt, the last response is returned with a nil error; a [Report] has the reason.
-//
-// SDKs that retry can go on doing so: the retry budget of the key covers both loops.
+// further attempt, the last response is returned with a nil error; a [Report] has the reason. SDKs
+// may retry as well: the retry budget of the key covers both loops.
 //
 // # Untrusted hosts
 //
-// A crawler or a sender of webhooks calls hosts that others choose. No server can pause its key for
-// longer than Config.MaxPause, by default 24 hours. A server with many names cannot use up all
+// No server can pause its key for longer than Config.MaxPause. One with many names cannot use up all
 // gates, see Config.Keys. A body that stalls delays Config.Inspect or a retry by at most a second.
 //
-// docs/http.md has the details: statuses, the messages of a dozen servers, routes, headers, costs,
-// and SDKs.
+// docs/http.md has the details: statuses, messages, routes, headers, costs, and SDKs.
 package sluicehttp

@@ -7,7 +7,7 @@ import (
 )
 
 // aws knows the APIs of Amazon Web Services and compatible ones, such as other object stores. They
-// also throttle with the statuses 400 and 503 and an error code: those of aws-sdk-go-v2 and MinIO.
+// also throttle with the statuses 400 and 503 and an error code, as in aws-sdk-go-v2 and MinIO.
 // Such a request is retried whatever its method.
 func aws(a *answer) {
 	if a.resp.StatusCode < 400 {

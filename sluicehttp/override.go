@@ -9,12 +9,10 @@ import (
 
 // Overrides change the [Config] for single requests, see [WithOverrides].
 type Overrides struct {
-	// Key names the gate, in place of Config.Key. It does not apply to redirects
-	// to another host.
+	// Key names the gate, in place of Config.Key, except for redirects to another host.
 	Key string
 
-	// Cost is the cost of the request for limits that count cost. 0 means 1. It
-	// must not be negative.
+	// Cost is the cost of the request for limits that count cost. 0 means 1; negative is an error.
 	Cost int64
 
 	// Idempotent means that the request may be sent twice, whatever its method and
@@ -27,8 +25,7 @@ type Overrides struct {
 	// AttemptTimeout replaces the one of Config.Retry. 0 means no other one, negative no timeout.
 	AttemptTimeout time.Duration
 
-	// ReleaseAtHeaders is Config.ReleaseAtHeaders for this request, such as one for an event
-	// stream.
+	// ReleaseAtHeaders is as in Config, such as for an event stream.
 	ReleaseAtHeaders bool
 }
 

@@ -73,10 +73,9 @@ func (t *Transport) PauseUntil(key string, until time.Time, why string) bool {
 	return found
 }
 
-// SetRate changes the configured rate of the gate of a key, spelled as in Stats, and reports
-// whether the transport has that key. A slower rate from Published.Spread stays; a rate that the
-// server publishes is replaced, and applies again if rate is zero. The change is lost when the gate
-// is evicted.
+// SetRate changes the configured rate of the gate of a key, spelled as in Stats, until it is
+// evicted, and reports whether the transport has that key. A slower rate from Published.Spread
+// stays; a rate that the server publishes is replaced, and applies again if rate is zero.
 func (t *Transport) SetRate(key string, rate sluice.Rate) (found bool, err error) {
 	for _, st := range t.states.Range {
 		if st := st.(*state); st.key.String() == key {
@@ -101,9 +100,9 @@ func (st *state) configure(rate sluice.Rate) error {
 	return nil
 }
 
-// SetConcurrency changes how many requests of a key, spelled as in Stats, may be in flight, and
-// reports whether the transport has that key. 0 is none, or that of the server with a
-// [Published].Spread of 1. The change is lost when the gate is evicted.
+// SetConcurrency changes how many requests of a key, spelled as in Stats, may be in flight, until
+// its gate is evicted, and reports whether the transport has that key. 0 means no limit, or that of
+// the server with a [Published].Spread of 1.
 func (t *Transport) SetConcurrency(key string, limit int64) (found bool, err error) {
 	for _, st := range t.states.Range {
 		if st := st.(*state); st.key.String() == key {

@@ -23,9 +23,9 @@ type Hop struct {
 	// Attempts are the attempts in order; none if the gate rejected the request.
 	Attempts []Attempt
 
-	// Why is why there was no other attempt after the last one failed: ErrReplay, ErrUnsafe, the
-	// Why of a *sluice.RetryError, the error of the gate if it rejected the request, or another
-	// error if there was no gate or no body to send. It is nil if the last attempt did not fail.
+	// Why there was no other attempt after the last one failed: ErrReplay, ErrUnsafe, the Why of a
+	// *sluice.RetryError, or the error because of which none was made. It is nil if the last one did
+	// not fail.
 	Why error
 
 	// RetryAt is when to retry; zero if unknown.
@@ -68,9 +68,9 @@ func (r *Report) Last() Hop {
 }
 
 // Settle replaces the estimated amounts of the last hop by the actual ones, as
-// [sluice.Permit.SettleCosts] does. It reports false and changes nothing if there is no response
-// yet, or if the request was settled before: by Settle, or by Config.Usage when its body ended. It
-// may be called before or after the body is read. It panics if an amount is negative.
+// [sluice.Permit.SettleCosts] does, before or after the body is read. It reports false and changes
+// nothing if there is no response yet, or if the request was settled before: by Settle, or by
+// Config.Usage when its body ended. It panics if an amount is negative.
 func (r *Report) Settle(actual sluice.Costs) bool {
 	r.mu.Lock()
 	var b *bill

@@ -18,11 +18,8 @@ import (
 // error of the context; a [*sluice.RetryError]; or that of the gate if it rejected the request.
 // If a wait cannot end before the deadline of the context, which http.Client.Timeout sets,
 // RoundTrip returns immediately, with an error that matches [*limits.WaitError] and
-// [context.DeadlineExceeded].
-//
-// The deprecated Request.Cancel ends only an attempt, and then there is no other.
-//
-// RoundTrip never changes req and always closes its body.
+// [context.DeadlineExceeded]. The deprecated Request.Cancel ends an attempt, and then there is no
+// other.
 func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	t.init()
 	c := call{t: t, req: req, ctx: req.Context()}

@@ -217,9 +217,8 @@ func (t *Transport) CloseIdleConnections() {
 	}
 }
 
-// Close closes all gates, including those made by NewGate: requests that wait or come later
-// fail with [limits.ErrClosed]. Requests in flight go on. Closing twice is harmless. A
-// Transport need not be closed.
+// Close closes all gates, including those made by NewGate: requests that wait or come later fail
+// with [limits.ErrClosed]. Requests in flight go on. A Transport need not be closed.
 func (t *Transport) Close() {
 	t.closed.Store(true)
 	for gate := range t.states.Range {
@@ -254,8 +253,7 @@ type Stats struct {
 	Published bool
 
 	// Held is how many permits are held by responses that are neither read to the end nor closed,
-	// HeldLong how many of them for Config.LeakThreshold or longer, and HeldLongest for how long
-	// the oldest.
+	// HeldLong how many of them for Config.LeakThreshold or longer, and HeldLongest the longest time.
 	Held, HeldLong int
 	HeldLongest    time.Duration
 

@@ -21,15 +21,13 @@ const (
 
 	// LocalShare decides in this process, by the limit divided by the number of live instances,
 	// rounded down: see [Config.Instances]. If that is 0, calls are rejected as with FailClosed. A
-	// pacer can always be shared: each instance lets one call start per interval × instances. If n
-	// is more than the share, RetryAfter is the time until the server may be back.
+	// pacer lets one call start per interval × instances. If n is more than the share, RetryAfter is
+	// the time until the server may be back.
 	//
 	// A share is always as full as if it had decided the calls of this process, and never less full
 	// than the limit. After the outage, the next script for the key reports units that the share
-	// allowed and that still apply.
-	//
-	// If i of the M instances that have a share are cut off, all together allow at most (1 + i/M)
-	// times as much as the limit, in any window.
+	// allowed and that still apply. If i of M instances are cut off, all together allow at most
+	// (1 + i/M) times as much as the limit, in any window.
 	LocalShare
 )
 

@@ -35,12 +35,12 @@ func (s *Store) Bucket(name string, rate limits.Rate, onOutage ...OutagePolicy) 
 // changes nothing if Bucket would return one.
 //
 // While machines use different rates, as in a rolling deploy, no more is allowed in any time than
-// the laxer of both allows alone; once the last one has changed, exactly the new rate applies. If
-// none of three or more rates is the laxest, the bound is the largest burst with the highest rate.
+// the laxest of them allows or, if none is, the largest burst with the highest rate. Once the last
+// machine has changed, exactly the new rate applies.
 //
-// The number of units in use stays the same, but is at most the new burst. There is one exception:
-// a rate with a smaller burst and more units per period than the old one waits until the units that
-// the old one allowed have leaked at the old rate.
+// The number of units in use stays the same, but is at most the new burst. A rate with a smaller
+// burst and more units per period waits until the units that the old one allowed have leaked at the
+// old rate.
 func (b *Bucket) SetRate(rate limits.Rate) error {
 	old := b.limit.Load()
 	rule, err := kinds.NewBucket(rate, old.Rule.(*kinds.Bucket))

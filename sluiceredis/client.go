@@ -21,23 +21,20 @@ type Client interface {
 	RunMany(ctx context.Context, calls []ScriptCall) []Reply
 }
 
-// A Topology is a Client that may have several servers. Any other Client is treated as the client
-// of a single server: on a Redis Cluster every script of strict mode then fails, and an outage of
-// one server affects the others. Pipelines and Sharded always return the same.
+// A Topology is a Client that may have several servers; any other is treated as one of a single
+// server. Pipelines and Sharded always return the same.
 type Topology interface {
 	Client
 
 	// Sharded reports whether it is a client of a Redis Cluster.
 	Sharded() bool
 
-	// Place returns a name of the server that has key, such as its address, or "" if that is
-	// not known. Each server has its own outages: see [Config.FailureThreshold]. Place must not
-	// wait for anything.
+	// Place returns a name of the server that has key, such as its address, or "" if that is not
+	// known, without waiting. Each server has its own outages.
 	Place(key string) string
 
 	// Pipelines returns the number of pipelines that may be under way at the same time; further
-	// script calls are collected into one pipeline. 0 sends each separately, as is right for
-	// several servers.
+	// calls are collected into one. 0, for several servers, sends each separately.
 	Pipelines() int
 }
 

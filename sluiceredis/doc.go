@@ -10,8 +10,8 @@
 //	several of them for one call, all or none               a gate, or Join
 //	a limit that is not known, found by all processes       sluice.Adaptive.Peers, see Store.Exchange
 //
-// It needs a Redis (5 or later; tested with 7.0) or a Valkey, as a single server, with Sentinel or
-// as a Cluster, and a client of go-redis:
+// It needs a Redis (5 or later) or a Valkey, as a single server, with Sentinel or as a Cluster, and a
+// client of go-redis or, with package rueidisclient, its own module, of rueidis:
 //
 //	client := redis.NewClient(&redis.Options{Addr: addr, ContextTimeoutEnabled: true})
 //	adapter, err := sluiceredis.NewGoRedis(client)
@@ -19,16 +19,13 @@
 //	orders, err := store.Bucket("orders", limits.Rate{Count: 30, Per: time.Minute, Burst: 16})
 //	res, err := orders.Take(ctx, user, 1)
 //
-// Package rueidisclient, its own module, is the same for rueidis.
-//
 // In a gate, limits of a store whose names are the same up to the last slash, such as orders/second
 // and orders/day, and whose keys are the same, are decided in one script, all or none.
 //
 // # Guarantees
 //
-// Each decision is made by one script, which runs alone and reads the server's clock: the clocks of
-// the machines do not matter. Nothing is taken in advance, except for calls that wait in a gate and
-// by PacerConfig.Prefetch. Times are exact to a microsecond.
+// Each decision is made by one script and the server's clock, exact to a microsecond. Nothing is
+// taken in advance, except for calls that wait in a gate and by PacerConfig.Prefetch.
 //
 // A script that got no reply is not sent again: the call is rejected, see [ErrAmbiguous], and its
 // units are treated as used. Network errors never let more calls start than the limit.
@@ -38,8 +35,6 @@
 //
 // # Outages
 //
-// A server that fails three times in a row is unavailable: no script is sent to it except a probe
-// now and then. Until a probe succeeds, [Config].OnOutage or the limit's own [OutagePolicy]
-// applies. [Store.Stats] shows the state. Without a Redis, [InProcess] keeps the limits in this
-// process.
+// A server that fails three times in a row is unavailable: only a probe is sent to it now and then.
+// Until one succeeds, [Config].OnOutage or the limit's own [OutagePolicy] applies.
 package sluiceredis

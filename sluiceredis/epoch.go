@@ -95,10 +95,8 @@ func (s *Store) sendStrictly(c *sending) ([]int64, error) {
 
 // ConfirmIntact records that the server has lost nothing: it is new, or was restarted or replaced
 // in good order. It ends the wait of [Config.Strict]. It is for an operator: a program that calls
-// it at each start has no strict mode.
-//
-// On a cluster it takes a few hundred round trips. After an error it may be called again. It
-// returns an error if the mode is not strict.
+// it at each start has no strict mode. On a cluster it takes a few hundred round trips. After an
+// error it may be called again. It returns an error if the mode is not strict.
 func (s *Store) ConfirmIntact(ctx context.Context) error {
 	if !s.strict {
 		return errors.New("sluiceredis: nothing to vouch for: the mode is not strict")

@@ -29,12 +29,10 @@ const (
 //
 // The gates call Exchange themselves. It runs one script, whose cost grows with the number of
 // processes. A gate that is closed, not used for a second, or has not reported for 3 s is not part
-// of the group. Learned limits are kept for 10 min after the last report, for processes that start
-// later.
+// of the group. Learned limits are kept for 10 min after the last report.
 //
-// While the server does not answer, gates learn alone. OnOutage and Strict do not apply.
-//
-// Exchange returns an error if the report is invalid, or the server does not answer.
+// While the server does not answer, gates learn alone: OnOutage and Strict do not apply. Exchange
+// returns an error if the report is invalid, or the server does not answer.
 func (s *Store) Exchange(ctx context.Context, group string, r peers.Report) (peers.Reply, error) {
 	if err := checkReport(r); err != nil {
 		return peers.Reply{}, fmt.Errorf("sluiceredis: exchange of group %q: %w", group, err)

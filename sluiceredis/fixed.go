@@ -34,11 +34,9 @@ type Counter struct{ limiters }
 // window at most; nothing is allowed twice.
 //
 // Fixed returns an error if name is empty or cfg is not possible. The same name with another limit
-// means the same windows: used units stay used.
-//
-// Window and Offset may also be changed machine by machine. While they differ, the calls of all
-// machines are counted for each pair of them, and a call must fit into each window that has not
-// ended.
+// means the same windows: used units stay used. While machines use different values of Window and
+// Offset, the calls of all are counted for each pair of them, and a call must fit into each window
+// that has not ended.
 func (s *Store) Fixed(name string, cfg FixedConfig) (*Counter, error) {
 	if err := checkWindow(name, cfg.Limit, cfg.Window, kinds.MostFixed); err != nil {
 		return nil, err

@@ -5,8 +5,7 @@ import (
 	"errors"
 )
 
-// InProcess returns the [Client] for a store without a server, such as in development, with the
-// same results and errors.
+// InProcess returns the [Client] for a store without a server, such as in development:
 //
 //	client := sluiceredis.InProcess()
 //	if addr != "" {
@@ -16,9 +15,8 @@ import (
 //
 // Each store has its own limits, which a restart resets. A call fails only if its context is done.
 // Aligned windows follow the wall clock, everything else the monotonic clock. A lease lasts until
-// it is released.
-//
-// A program that never has a Redis should use packages leaky, window, pacer and semaphore.
+// it is released. A program that never has a Redis should use packages leaky, window, pacer and
+// semaphore.
 func InProcess() Client { return inProcess{} }
 
 // inProcess is the client of a store without a server.

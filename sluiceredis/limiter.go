@@ -31,18 +31,15 @@ func (l *limiters) at(key string) spot {
 }
 
 // Take takes n from the limit of key if n fit now. Otherwise it changes nothing, and the result
-// says when they will. n = 0 is always allowed. If n can never fit, Err of the result is
-// [limits.ErrTooLarge].
-//
-// The error matches [ErrOutage] if the server did not answer and the [OutagePolicy] rejects calls.
-// If ctx ends during the call, its error is returned and the units are refunded. Take panics if n <
-// 0.
+// says when they will; its Err is [limits.ErrTooLarge] if never. n = 0 is always allowed. The error
+// matches [ErrOutage] if the [OutagePolicy] rejects the call. If ctx ends during the call, its error
+// is returned and the units are refunded. Take panics if n < 0.
 func (l *limiters) Take(ctx context.Context, key string, n int64) (limits.Result, error) {
 	return l.store.take(ctx, l.at(key), n)
 }
 
-// On returns the limit of key, for a gate. Its Adjust returns an error if all
-// units have leaked or left the window.
+// On returns the limit of key, for a gate. Its Adjust fails if all units have leaked or left the
+// window.
 func (l *limiters) On(key string) limits.Remote { return l.on(key) }
 
 func (l *limiters) on(key string) *limiter { return &limiter{l, l.at(key).key} }

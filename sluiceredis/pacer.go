@@ -16,24 +16,22 @@ var pacerScript = strictScript("pacer", "epoch", "instant", "pace")
 // PacerConfig configures a [Pacer]. The zero value is usual.
 type PacerConfig struct {
 	// Horizon is the time for which slots may be reserved ahead. A call that would have to wait
-	// longer is rejected immediately. 0 means 1 minute. It must be the same on all machines: one
-	// whose Horizon is less than half of another's reserves the other's slots again.
+	// longer is rejected immediately. 0 means 1 minute. It must be the same on all machines.
 	Horizon time.Duration
 
 	// MaxLateness is the time after its slot at which a call may still start. A call that wakes
-	// later reserves another slot; its first stays empty. 0 means that it follows the delay with
-	// which calls are woken: from 5 ms in an idle process to 50 ms in a busy one.
+	// later reserves another slot. 0 means that it follows the delay with which calls are woken: from
+	// 5 ms in an idle process to 50 ms in a busy one.
 	MaxLateness time.Duration
 
 	// PausePollInterval is the longest time, in addition to a round trip, until a pause reaches
 	// callers on other machines. It must be the same on all machines. 0 means 100 ms.
 	PausePollInterval time.Duration
 
-	// Prefetch lets a gate reserve slots for that time ahead in one round trip: for the calls that
-	// wait, or as many as its calls used within the last Prefetch. If the gate then has no calls,
-	// those slots stay empty, and other machines wait for up to Prefetch. 0 means only slots for
-	// calls that wait, for up to eight round trips. It must not be more than Horizon, and has no
-	// effect on Acquire and Reserve.
+	// Prefetch, at most Horizon, lets a gate reserve slots for that time ahead in one round trip: for
+	// the calls that wait, or as many as its calls used within the last Prefetch. If the gate then
+	// has no calls, those slots stay empty. 0 means only slots for calls that wait, for up to eight
+	// round trips. It has no effect on Acquire and Reserve.
 	Prefetch time.Duration
 
 	// OnOutage is the policy for outages. 0 means the value of the store.
@@ -57,14 +55,12 @@ type PacerConfig struct {
 // is not used can be returned as long as no other was reserved after it;
 // otherwise it stays empty: fewer calls, never more.
 
-// A Pacer lets calls start evenly spaced, on all machines together: each reserves a slot on the
-// server and waits for it.
+// A Pacer lets calls start evenly spaced, on all machines together, in the order in which their
+// requests reach the server: each reserves a slot there and waits for it.
 //
 // By the server's clock slots are exactly one interval apart, which is rounded up to a nanosecond.
 // In any window W at most (W + MaxLateness) ÷ interval + n units start, where n is the largest
 // cost, and Burst − 1 more after an idle time; a MaxLateness of 0 is at most 50 ms.
-//
-// Callers are served in the order in which their requests reach the server.
 type Pacer struct {
 	store *Store
 	key   string
@@ -195,13 +191,12 @@ func (p *Pacer) cancel(ctx context.Context, s span, n int64) (back bool) {
 }
 
 // Reserve reserves the next free slot for a call of cost n: the next call starts n intervals later.
-// It does not wait: the caller must wait until the slot, or Cancel.
+// The caller must wait until the slot, or Cancel.
 //
-// If the slot is more than longest ahead, or beyond the deadline of ctx, nothing is reserved, and
-// the error is a [*limits.WaitError]. If n intervals are longer than the horizon, the error is
-// limits.ErrTooLarge; if ctx is done, ctx.Err(). If the server did not reply, it matches
-// [ErrOutage]; if it also matches [ErrAmbiguous], a slot may have been reserved, and stays empty. n
-// = 0 takes nothing. Reserve panics if n < 0.
+// The error is a [*limits.WaitError] if the slot is more than longest ahead, or beyond the deadline
+// of ctx; limits.ErrTooLarge if n intervals are longer than the horizon; and ctx.Err() if ctx is
+// done. If the server did not reply, it matches [ErrOutage]; if it also matches [ErrAmbiguous], a
+// slot may have been reserved, and stays empty. n = 0 takes nothing. Reserve panics if n < 0.
 func (p *Pacer) Reserve(ctx context.Context, n int64, longest time.Duration) (*Reservation, error) {
 	mustNotBeNegative(n)
 	interval := p.paced.Load().interval

@@ -53,9 +53,7 @@ func (p *Pacer) here(change func(*kinds.PaceHeld)) {
 // PauseUntil lets no call start before t, on any machine. It reaches waiting callers within
 // PausePollInterval and a round trip. Then calls start one interval apart, the first at t. A pause
 // can be prolonged but not shortened, see [Pacer.Resume]. A pause of more than 52 days is an error.
-//
-// After an error the pause may not reach other machines. With the policy LocalShare it
-// then holds for the share of this one.
+// After an error the pause may not reach other machines.
 func (p *Pacer) PauseUntil(ctx context.Context, t time.Time) error {
 	distance := time.Until(t)
 	if distance <= 0 {

@@ -24,50 +24,45 @@ type Config struct {
 	// Prefix begins every key. It must not contain braces. Empty means "sluice".
 	Prefix string
 
-	// Timeout is the longest wait for a reply of the server, unless the context ends before. 0
-	// means 1 s.
+	// Timeout is the longest wait for a reply of the server. 0 means 1 s.
 	Timeout time.Duration
 
 	// Strict treats every limit as used up when the server may have lost data: see Strict mode in
-	// README.md. It must be the same on all machines. The first use of a server is treated as a
-	// loss, unless [Store.ConfirmIntact] was called. Strict needs the command INFO replication.
+	// README.md. It must be the same on all machines, and needs the command INFO replication. The
+	// first use of a server is treated as a loss, unless [Store.ConfirmIntact] was called.
 	Strict bool
 
-	// OnOutage is the policy for calls while the server does not answer, for limits
-	// that have no policy of their own. 0 means FailClosed.
+	// OnOutage is the policy of limits that have none of their own. 0 means FailClosed.
 	OnOutage OutagePolicy
 
 	// FailureThreshold is the number of scripts in a row after whose failure the server is
 	// unavailable. 0 means 3. A script fails if the server cannot be reached, does not reply in
-	// time, replies with an error such as LOADING, READONLY, CLUSTERDOWN or OOM, or rejects the
-	// credentials. A script whose caller gives up does not count, except at a deadline that
-	// left the server at least a tenth of Timeout. If the user has no access to some keys,
-	// OnOutage decides only the calls for these.
+	// time, replies with an error such as LOADING or OOM, or rejects the credentials; not if its
+	// caller gives up, except at a deadline that left the server at least a tenth of Timeout. If the
+	// user has no access to some keys, OnOutage decides only the calls for these.
 	FailureThreshold int
 
-	// ProbeInterval is the longest time between two probes of an unavailable server. The time
-	// is 50 ms at first and doubles with each failed probe, minus up to a quarter at random. 0
-	// means 1 s.
+	// ProbeInterval is the longest time between two probes of an unavailable server. The time is
+	// 50 ms at first and doubles with each failed probe. 0 means 1 s.
 	ProbeInterval time.Duration
 
-	// Instances is the number of instances of the program that share the limits, for
-	// LocalShare: 1 to 1000. 0 means that they count themselves, by a script every 3 s while
-	// they use the server; an instance is included until it has sent none for 10 s. One that
-	// starts, or was idle for 10 s, has no share until it has counted twice, 3 s apart: if the
-	// server becomes unavailable before, its calls are rejected as with FailClosed.
+	// Instances is the number of instances of the program that share the limits, for LocalShare: 1
+	// to 1000. 0 means that they count themselves, by a script every 3 s while they use the server;
+	// an instance is included until it has sent none for 10 s. One that starts, or was idle for 10 s,
+	// has no share, as with FailClosed, until it has counted twice.
 	Instances int
 
 	// Notify, if not nil, is called when an outage begins, with the error of the last script, and
 	// when a later call finds that it has ended, with nil. server is its name by [Topology], or "".
-	// Notify is called in its own goroutine, never twice at the same time, and may use the store.
+	// It is called in its own goroutine, never twice at the same time, and may use the store.
 	Notify func(server string, err error)
 }
 
 // A Store keeps limits in a Redis, for all machines that use the same one with the same prefix.
 //
 // A Store must be made by [New] and must not be copied. It need not be closed: its background work
-// ends soon after the last call and the last lease. It, its limits and their leases are safe for
-// use by multiple goroutines.
+// ends soon after the last call and the last lease. It, its limits and their leases are safe for use
+// by multiple goroutines.
 type Store struct {
 	client  Client
 	prefix  string
@@ -282,19 +277,19 @@ type Stats struct {
 	Scripts     uint64 // scripts run, each one round trip
 	Decisions   uint64 // requests that they decided
 	Ambiguous   uint64 // scripts that may or may not have run
-	Failed      uint64 // scripts that certainly did not run: no connection, an error reply
+	Failed      uint64 // scripts that certainly did not run
 	InvalidKeys uint64 // keys found with unexpected data
-	Repaired    uint64 // states repaired that were impossible: the server's clock stepped back, or a limit other than a bucket shrank
+	Repaired    uint64 // states repaired that were impossible, as after the server's clock stepped back
 	Refunded    uint64 // units and slots returned
 	Unreturned  uint64 // units that were too late to be returned
 	LostSlots   uint64 // slots of pacers that stayed unused
 	LeasesLost  uint64 // leases that ended before they were released
-	Epochs      uint64 // in strict mode: times that this store was the first to find that data may have been lost
+	Epochs      uint64 // in strict mode: possible losses of data that this store was the first to find
 
 	FailedOpen     uint64 // requests let through uncounted, by FailOpen
-	DecidedLocally uint64 // requests decided in this process: by local shares, or without a Redis
+	DecidedLocally uint64 // requests decided by local shares, or without a Redis
 	Rejected       uint64 // requests rejected because the server did not answer
-	Reported       uint64 // units admitted by local shares and later reported to the server
+	Reported       uint64 // units of local shares that were later reported to the server
 }
 
 // Stats returns the work the store has done.

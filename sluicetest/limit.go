@@ -13,8 +13,7 @@ import (
 // A Limit is a limit of a server: a rate, a quota, a number of requests in flight, or several of
 // these.
 type Limit struct {
-	// Name is the name in the record and in headers, "default" if empty. A limit with a Cost needs
-	// one.
+	// Name is the name in the record and in headers. Empty means "default", except with a Cost.
 	Name string
 
 	// Count per Per is the rate: Burst units may come together, and one more every
@@ -32,9 +31,8 @@ type Limit struct {
 	Concurrency int64
 
 	// Cost returns the number of units of the rate and of the quota that a request takes, by its
-	// header and its whole body. nil means 1; a negative cost is treated as 0. It must not read
-	// r.Body, and several goroutines may call it concurrently. A request that costs more than Burst
-	// or Quota is always rejected.
+	// header and its whole body. nil means 1. It must not read r.Body, and is called concurrently. A
+	// request that costs more than Burst or Quota is always rejected.
 	Cost func(r *http.Request, body []byte) int64
 
 	// Key groups requests: each key has its own limit. nil means one limit for all.
@@ -43,8 +41,7 @@ type Limit struct {
 	// Status is the status of a rejection. 0 means 429.
 	Status int
 
-	// Body is the body of a rejection. If it begins with {, its type is JSON. Empty means a line of
-	// text.
+	// Body is the body of a rejection, JSON if it begins with {. Empty means a line of text.
 	Body string
 
 	// HeaderStyle writes headers about the limit into every response. nil writes none.

@@ -35,13 +35,13 @@ type Request struct {
 	// Path is the path with the query, as it was sent.
 	Path   string
 	Header http.Header
-	// BodyLen is the number of bytes of the body that were read, by a handler or a layer:
-	// see [ReadBody]. Body has the first 64 KiB of them.
+	// BodyLen is the number of bytes of the body that were read: see [ReadBody]. Body has the first
+	// 64 KiB of them.
 	BodyLen int64
 	Body    []byte
 
-	// Conn is the number of the connection, 0 on a real socket. NewConn reports that this was the
-	// first request on it.
+	// Conn is the number of the connection, 0 on a real socket. NewConn reports the first request on
+	// it.
 	Conn    int
 	NewConn bool
 
@@ -49,9 +49,9 @@ type Request struct {
 	// body that the handlers wrote.
 	Status int
 	Sent   int64
-	// ThrottledBy is the name of the [Limit] that rejected the request, if it has one, and the
-	// reason; empty if none did. RetryAt is the time before which the request should not be sent
-	// again, by the limit or by the Retry-After that was sent; 0 if there was neither.
+	// ThrottledBy is the name of the [Limit] that rejected the request, and the reason; empty if none
+	// did. RetryAt is the time before which the request should not be sent again, by the limit or by
+	// the Retry-After that was sent; 0 if there was neither.
 	ThrottledBy string
 	RetryAt     time.Duration
 	// Broken reports that a fault ended the exchange, GaveUp that the client gave up or the server

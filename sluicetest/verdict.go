@@ -95,9 +95,8 @@ func (r Record) CheckRate(n int, per time.Duration) error {
 // request to the same host, and before the RetryAt of that.
 //
 // If a limit rejected the earlier request, or its status was 403, 429, 503, 529 or a redirect, its
-// RetryAt holds for all requests to the host. After any other status, such as 500 with a
-// Retry-After, it holds only for the same request sent again: one with the same method, path and
-// query, and the same body as far as both were read.
+// RetryAt holds for all requests to the host, and otherwise only for the same request sent again: one
+// with the same method, path and query, and the same body as far as both were read.
 func (r Record) CheckRetryAfter() error {
 	hosts := make(map[string][]Request) // those with a RetryAt, by host
 	for _, q := range r.Requests {

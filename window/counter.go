@@ -66,8 +66,8 @@ func (c *Counter) SetQuota(quota Quota) error {
 	return c.units.setQuota(quota)
 }
 
-// Admit implements [limits.Limiter] with Take: it returns the time until n will fit, if no clock is
-// set, and ctx.Err() if ctx is done. It panics if n < 0.
+// Admit implements [limits.Limiter] with Take. It returns ctx.Err() if ctx is done, and panics if
+// n < 0.
 func (c *Counter) Admit(ctx context.Context, n int64) (wait time.Duration, err error) {
 	mustNotBeNegative(n)
 	if err := ctx.Err(); err != nil {
@@ -99,6 +99,6 @@ func (c *Counter) Forecast() limits.Forecast {
 	return c.units.forecast()
 }
 
-// OnChange is that of [limits.Limiter]. It calls f after SetQuota, and after an Adjust that
+// OnChange is for a [limits.Limiter]. It calls f after SetQuota, and after an Adjust that
 // returns units. f must not use the Counter.
 func (c *Counter) OnChange(f func()) (stop func()) { return c.bell.Wait(f) }

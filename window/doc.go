@@ -17,10 +17,11 @@
 //	memory               16 bytes a call, 16·N at most   constant
 //	calendar             no                              yes
 //
-// Use [NewSliding] unless the other side counts from 00:00 as well, or 16·N bytes are too much.
-// Neither waits. To wait until a call fits, pass them to a sluice.Gate, as Config.Limits. All N may start at the same time: to space calls evenly, use package
-// pacer. If up to twice N in a window does no harm, use package leaky.
+// Use [NewSliding] unless the other side counts from 00:00 as well, or 16·N bytes are too much. To
+// wait until a call fits, pass them to a sluice.Gate, as Config.Limits. All N may start at the same
+// time: to space calls evenly, use package pacer. If up to twice N in a window does no harm, use
+// package leaky.
 //
-// No method waits for more than a mutex. The limits start no goroutines and need no closing. Made
-// in a testing/synctest bubble, they belong to that bubble.
+// The limits start no goroutines and need no closing. Made in a testing/synctest bubble, they belong
+// to that bubble.
 package window

@@ -22,10 +22,9 @@ type fixed struct {
 // [Calendar] they begin at fixed times. Without one a window begins with the first call after the
 // end of the previous window.
 //
-// With a calendar the wall clock is used. If the clock is put back, the Counter stays in its window
-// until the clock has caught up, but at most for the length of the window: nothing is allowed
-// twice. If the clock is put forward over an edge, one window begins. Without a calendar only the
-// monotonic clock is used.
+// With a calendar the wall clock is used, otherwise the monotonic clock. If the wall clock is put
+// back, the Counter stays in its window until the clock has caught up, but at most for the length of
+// the window: nothing is allowed twice.
 //
 // NewFixed returns an error if quota.Limit is not positive, and unless quota has either a positive
 // Window or a Calendar; a Location needs a Calendar.

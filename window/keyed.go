@@ -17,10 +17,8 @@ import (
 // leaky.Keyed does; see there also for good keys.
 //
 // A key with a sliding window costs about 130 bytes and 16 for each call in its window, a key with
-// fixed windows about 85. With a calendar, a key is kept until its window has ended and at least
-// one window length has passed,
-//
-// A Keyed has no snapshot: a restart loses all windows. For a few keys use a Counter each.
+// fixed windows about 85. A Keyed has no snapshot: a restart loses all windows. For a few keys use a
+// Counter each.
 //
 // A Keyed is safe for use by multiple goroutines, must be made by [NewKeyedSliding] or
 // [NewKeyedFixed] and must not be copied.
@@ -45,8 +43,8 @@ func newKeyed[K comparable](quota Quota, keys keys[K]) *Keyed[K] {
 	return k
 }
 
-// NewKeyedSliding returns a Keyed whose keys have windows as [NewSliding] makes them. maxKeys is that
-// of leaky.NewKeyed. It returns the errors of both.
+// NewKeyedSliding returns a Keyed whose keys have windows as [NewSliding] makes them. For
+// maxKeys see leaky.NewKeyed. It returns the errors of both.
 func NewKeyedSliding[K comparable](quota Quota, maxKeys ...int64) (*Keyed[K], error) {
 	rule, err := quota.sliding()
 	if err != nil {
@@ -59,8 +57,8 @@ func NewKeyedSliding[K comparable](quota Quota, maxKeys ...int64) (*Keyed[K], er
 	return newKeyed(quota, slidings[K]{rule.Window, keyed.New[K](most, rule.Idle)}), nil
 }
 
-// NewKeyedFixed returns a Keyed whose keys have windows as [NewFixed] makes them. maxKeys is that of
-// leaky.NewKeyed. It returns the errors of both.
+// NewKeyedFixed returns a Keyed whose keys have windows as [NewFixed] makes them. For
+// maxKeys see leaky.NewKeyed. It returns the errors of both.
 func NewKeyedFixed[K comparable](quota Quota, maxKeys ...int64) (*Keyed[K], error) {
 	rule, err := quota.fixed()
 	if err != nil {
@@ -117,9 +115,8 @@ func (k *Keyed[K]) SetQuota(quota Quota) error {
 	return nil
 }
 
-// On returns the window of key as a Limiter, for a sluice.Gate. It has no state
-// of its own: it may be dropped and made again, and it stays valid when k evicts the key. Admit and
-// Adjust are like the methods of a [Counter]; if the key is new and there are too many, both
+// On returns the window of key as a Limiter, for a sluice.Gate. It has no state of its own, and
+// stays valid when k evicts the key. If the key is new and there are too many, Admit and Adjust
 // return [limits.ErrTooManyKeys] and change nothing.
 func (k *Keyed[K]) On(key K) limits.Limiter {
 	return keyed.Limiter[K]{Key: key, Of: source[K]{k}, Bells: &k.bells}

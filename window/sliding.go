@@ -19,9 +19,8 @@ type sliding struct {
 // from any t up to but not including t + quota.Window. It returns an error unless both are
 // positive, and if quota has a Calendar or a Location.
 //
-// The Counter records the time of each call it allows, 16 bytes for all calls of the same
-// nanosecond together, until the call has left the window. A rejected call is not recorded. Except
-// in [Counter.Restore] it uses the monotonic clock.
+// The Counter records the time of each call it allows, in 16 bytes, until the call has left the
+// window. Except in [Counter.Restore] it uses the monotonic clock.
 func NewSliding(quota Quota) (*Counter, error) {
 	rule, err := quota.sliding()
 	if err != nil {

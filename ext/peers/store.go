@@ -10,13 +10,12 @@ import (
 // sluiceredis.Store is one.
 //
 // The gates of one name form a group. A Store keeps a list of its members, divides the limit among
-// them, and keeps the last reported news. If calls use several units, such as requests and
-// tokens, each unit has a group: that of the first one has the name of the gates, and the others
-// have names made of that and the unit.
+// them, and keeps the last reported news. If calls use several units, such as requests and tokens,
+// each has a group, whose name is the gates' name and, except for the first, the unit.
 type Store interface {
 	// Exchange records the report of a gate, and returns the state of the group. A gate calls it at
-	// most four times a second for each group, from its own goroutine, and no call waits for it. It
-	// must return when ctx is done. After an error, the gate goes on with the share that it has.
+	// most four times a second for each group, and no call waits for it. It must return when ctx is
+	// done. After an error, the gate goes on with the share that it has.
 	Exchange(ctx context.Context, group string, r Report) (Reply, error)
 }
 
@@ -54,9 +53,9 @@ const Whole int64 = 1e9
 type Reply struct {
 	Peers int64 // the number of gates in the group
 
-	// Share is the share of the limit that the gate may use, of Whole. The shares of all gates
-	// never exceed Whole together, except before there are News. Due is the share that it should
-	// have: more than Share if another gate, which still uses some of it, has to report first.
+	// Share is the share of the limit that the gate may use, of Whole, which all shares together
+	// never exceed, except before there are News. Due is the share that it should have: more than
+	// Share if another gate, which still uses some of it, has to report first.
 	Share, Due int64
 
 	// Admitted is the cost admitted to all gates, counted from any beginning, with an estimate of

@@ -67,5 +67,5 @@ func (l Limiter[K]) Adjust(ctx context.Context, delta int64, age time.Duration) 
 // Forecast makes a limits.Forecast.
 func (l Limiter[K]) Forecast() limits.Forecast { return l.Of.Forecast(l.Key) }
 
-// OnChange is that of limits.Limiter.
+// OnChange is for a limits.Limiter.
 func (l Limiter[K]) OnChange(f func()) (stop func()) { return l.Bells.Wait(l.Key, f) }

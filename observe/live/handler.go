@@ -39,8 +39,7 @@ type Handler struct {
 	MaxViewers int
 
 	// Token, if set, lets those who enter it on the page pause and resume gates, and change rates
-	// and calls in flight. One of fewer than 16 bytes changes nothing. Changes are accepted from
-	// the page itself and from programs, not from pages of other origins.
+	// and calls in flight; pages of other origins cannot. One of fewer than 16 bytes changes nothing.
 	Token string
 
 	start  string // names this Handler: after a restart of the program it is another

@@ -33,13 +33,13 @@ const scope = "github.com/sluice-go/sluice/observe/otel"
 
 // Config configures an [Observer]. The zero Config is valid.
 type Config struct {
-	// MaxGates is the number of gates that have their own attributes: the first ones that are used.
-	// All others are added up as "other". 0 means 100, and 10,000 is the most. Each gate has about
-	// 20 time series; the SDK of OpenTelemetry has its own limit for each instrument.
+	// MaxGates is the number of gates that have their own attributes, about 20 time series each: the
+	// first ones that are used. All others are added up as "other". 0 means 100, and 10,000 is the
+	// most. The SDK of OpenTelemetry has its own limit for each instrument.
 	MaxGates int
 
-	// MaxHistograms is the number of those gates that have their own histograms, of about
-	// 20 time series each. Those of all others are added up as "other". 0 means 100.
+	// MaxHistograms is the number of those gates that have their own histograms, likewise. 0 means
+	// 100.
 	MaxHistograms int
 
 	// Gates, if set, provides the Stats of gates whenever metrics are collected:

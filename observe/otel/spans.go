@@ -20,15 +20,11 @@ import (
 //	sluice.retried   another attempt follows: message is such as "attempt 2 in 1.5s: 503 Service Unavailable"
 //
 // All have the attribute sluice.gate.name. The first one also has sluice.wait, in seconds, and
-// sluice.limited_by, the cause when the call began to wait. Calls that need not wait add nothing.
-// No span is made, and neither the context nor its baggage is changed.
-//
-// The observer can serve any number of gates, and is safe for use by multiple goroutines:
+// sluice.limited_by, the cause when the call began to wait; of several calls with one span, the last
+// names it. Calls that need not wait add nothing, and no span is made. The observer can serve any
+// number of gates:
 //
 //	Observer: observe.Multi(metrics.Observe, sluiceotel.Spans())
-//
-// If several calls with one span wait at one gate, the last that began to wait names the cause for
-// all of them.
 func Spans() func(sluice.Event) { return new(spans).observe }
 
 // spans has the causes of waits of the calls that have a span.

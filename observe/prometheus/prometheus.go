@@ -36,8 +36,8 @@ type Config struct {
 	// each gate has about 20 time series, 1.2 kB of each scrape.
 	MaxGates int
 
-	// MaxHistograms is the number of those gates that have their own histograms, of 40 further
-	// time series. Those of all others are added up as "other". 0 means 100.
+	// MaxHistograms is the number of those gates that have their own histograms, 40 further time
+	// series each. 0 means 100.
 	MaxHistograms int
 
 	// Buckets are the upper bounds of both histograms in seconds. nil means 17 bounds

@@ -11,9 +11,8 @@ import (
 )
 
 // Atlassian returns a Config for the REST APIs of Jira and Confluence in the cloud. Each endpoint
-// has a gate, because it has limits of a second: its key is the host, the method and the path
-// without ids and keys, but with the tenant. A quota of an hour that is used up pauses all of the
-// host, and the next hour is waited for: up to 2 hours.
+// has a gate: its key is the host, the method and the path without ids and keys, but with the
+// tenant. A quota of an hour that is used up pauses all of the host, for up to 2 hours.
 //
 // POSTs that only search or read, such as to /search/jql, may be sent twice.
 func Atlassian() sluicehttp.Config {

@@ -12,9 +12,9 @@ import (
 
 // GitHub returns a Config for the REST and GraphQL APIs of GitHub, also of an Enterprise Server.
 // REST, search, search of code, and GraphQL have a gate each, whose key is the host and the name of
-// the resource. Requests in flight never exceed the remaining quota of an hour, so its end brings
-// no throttling responses, and the next hour is waited for: up to 2 hours. Secondary limits are
-// recognized. A GraphQL query is taken to cost a point.
+// the resource. Requests in flight never exceed the remaining quota of an hour, and the next hour is
+// waited for: up to 2 hours. Secondary limits are recognized. A GraphQL query is taken to cost a
+// point.
 func GitHub() sluicehttp.Config {
 	return sluicehttp.Config{
 		Key:     githubResource,

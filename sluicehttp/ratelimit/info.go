@@ -7,21 +7,21 @@ import (
 	"github.com/sluice-go/sluice/limits"
 )
 
-// An Info has the limits that one response states. Code that finds in a body that a call was
-// throttled, or until when, may set Throttled and RetryAt before it calls PauseUntil.
+// An Info has the limits that one response states. Code that reads the body may set Throttled and
+// RetryAt before it calls PauseUntil.
 type Info struct {
 	// Status is the status of the response.
 	Status int
 
-	// Throttled reports that the server throttled the call, as far as status and header say: status
-	// 429 or 529 (Anthropic, overloaded); 503, 420, 430, 508, 509 and 999 with a valid field of the
-	// Retry-After family; 403 with such a field or with a limit of which nothing remains.
+	// Throttled reports that the server throttled the call, by status and header: 429 or 529; 503,
+	// 420, 430, 508, 509 and 999 with a valid field of the Retry-After family; 403 with such a field
+	// or with a limit of which nothing remains.
 	Throttled bool
 
-	// RetryAt is when to retry, on the local clock, or zero if the server does not say. It comes
-	// from a valid field of the Retry-After family, for any status from 300. Without one, after a
-	// throttle, it is the latest ResetAt of the windows of which nothing remains. It is never
-	// before now, the time of arrival, and keeps its monotonic reading.
+	// RetryAt is when to retry, on the local clock and not before Arrived, or zero if the server does
+	// not say. It comes from a valid field of the Retry-After family, for any status from 300.
+	// Without one, after a throttle, it is the latest ResetAt of the windows of which nothing
+	// remains.
 	RetryAt time.Time
 
 	// RetrySource is the header field of RetryAt.
@@ -31,9 +31,9 @@ type Info struct {
 	// does not say.
 	ShouldRetry *bool
 
-	// Floor is the minimum wait if the call was throttled, by the status or the body, and RetryAt
-	// is zero. It is one minute if GitHub or GitLab respond with 403 or 429 although something
-	// remains. For a bucket of requests of which nothing remains it is the time until NextAt.
+	// Floor is the minimum wait if the call was throttled and RetryAt is zero: one minute if GitHub
+	// or GitLab respond with 403 or 429 although something remains, and the time until NextAt of a
+	// bucket of requests of which nothing remains.
 	Floor time.Duration
 
 	// Limits are ordered by name, then by partition.
@@ -43,13 +43,13 @@ type Info struct {
 	Rate limits.Rate
 
 	// Bucket is the group of calls that the limit is for, Scope the calls to which it applies, and
-	// Reason which limit throttled, in the words of the server. Global reports that the limit is
-	// for all calls to the server and not only for the bucket.
+	// Reason which limit throttled, in the words of the server. Global reports that it is for all
+	// calls to the server.
 	Bucket, Scope, Reason string
 	Global                bool
 
-	// Arrived is when the response arrived: the now of Parse or, if that is zero, the time of Parse.
-	// It is zero if Parse did not read the clock, because the header has no rate-limit fields.
+	// Arrived is the now of Parse or, if that is zero, the time of Parse; zero if Parse did not read
+	// the clock, because the header has no rate-limit fields.
 	Arrived time.Time
 
 	// FromCache reports that the response comes from a cache. Then only the Retry-After family and
@@ -87,7 +87,7 @@ type Limit struct {
 	Name string
 
 	// Unit is the counted unit: "requests", "tokens", "points", "bytes", "concurrent" for calls in
-	// flight, or another word of the server. Empty means unknown, usually requests.
+	// flight, or another word of the server. Empty usually means requests.
 	Unit string
 
 	// Max is the amount per window or the capacity of a bucket, Used the amount that
@@ -97,8 +97,8 @@ type Limit struct {
 	// Window is the length of the window; 0 if unknown.
 	Window time.Duration
 
-	// ResetAt is when a window ends or a bucket is full, on the local clock; zero if unknown. It is
-	// never before now, the time of arrival, and keeps its monotonic reading.
+	// ResetAt is when a window ends or a bucket is full, on the local clock and not before the
+	// response arrived; zero if unknown.
 	ResetAt time.Time
 
 	// Rounding is by how much ResetAt may be later than the reset itself: a second for whole
@@ -107,13 +107,11 @@ type Limit struct {
 	Rounding time.Duration
 
 	// NextAt is when a bucket will have one more Unit than now: the time until ResetAt divided by
-	// the missing amount. It is zero for a window and for an unknown kind of limit, for a bucket
-	// without ResetAt, and for a bucket of requests without Max. For other buckets without Max it
-	// is ResetAt.
+	// the missing amount, ResetAt if Max is unknown. It is zero for a window, and for a bucket
+	// without ResetAt, or of requests without Max.
 	NextAt time.Time
 
-	// Partition is the partition key of the limit, a sequence of bytes: the part of the callers or
-	// data of the server that the limit is for.
+	// Partition is the partition key of the limit, in bytes: the callers or data that it is for.
 	Partition string
 
 	// Source is the header field of ResetAt or, without that, the first one about the limit.

@@ -26,28 +26,19 @@ var _ sluiceredis.Topology = (*adapter)(nil)
 // a second.
 //
 // New returns an error if it cannot connect, except with ForceSingleClient: then it connects on
-// first use. It also returns an error for the options
-//
-//   - ReplicaOnly, SendToReplicas and Standalone.ReplicaAddress: scripts must run on
-//     masters;
-//   - ConnLifetime: when a connection expires, scripts without a reply within a second
-//     are sent again;
-//   - Standalone.EnableRedirect: if the server redirects one script of a pipeline, all
-//     of them are sent again.
-//
-// New sets DisableRetry and DisableCache: scripts need neither, and servers without RESP3 work as
-// well.
+// first use. The options ReplicaOnly, SendToReplicas and Standalone.ReplicaAddress are errors,
+// because scripts must run on masters, and ConnLifetime and Standalone.EnableRedirect, with which
+// scripts may be sent twice. New sets DisableRetry and DisableCache.
 //
 // A deadline is honored, with two exceptions. A script call that comes while a connection is being
 // made waits for it, for at most Dialer.Timeout (5 s if 0). One that finds more than
 // 2^RingScaleEachConn others without a reply (1,024 if 0) waits for room, for at most
-// ConnWriteTimeout (10 s if 0); then a connection without replies is closed. If a context is
-// canceled, and not ended by its deadline, the client notices immediately if the script shares a
+// ConnWriteTimeout (10 s if 0). A canceled context is noticed immediately if the script shares a
 // pipeline or the context has no deadline; otherwise when the reply comes. With AlwaysPipelining it
-// always notices immediately, but single callers wait longer.
+// always is, but single callers wait longer.
 //
-// On a cluster the client does not know which server has a key. So a [sluiceredis.Store] treats the
-// whole cluster as unavailable when several scripts in a row have failed.
+// On a cluster a [sluiceredis.Store] treats all servers as unavailable when several scripts in a row
+// have failed: the client does not know which server has a key.
 func New(option rueidis.ClientOption) (client sluiceredis.Client, closes func(), err error) {
 	switch { // a client that exists does not reveal these, so New makes its own
 	case option.ReplicaOnly, option.SendToReplicas != nil, len(option.Standalone.ReplicaAddress) > 0:

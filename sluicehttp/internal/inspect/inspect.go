@@ -1,5 +1,5 @@
 // Package inspect lets the presets use inspectors of package sluicehttp, which sets them. A
-// Transport uses them by itself for responses that look like those of their makers by header and
+// Transport uses them by itself for responses that look like their makers' by header and
 // media type; as Config.Inspect they see all others, too.
 package inspect
 
