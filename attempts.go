@@ -67,8 +67,7 @@ func (a *RetryLoop) mustBeMade() { errs.Made(a.gate != nil, "sluice.RetryLoop", 
 // gate. If the gate rejects the first attempt, Next returns the error of the gate; later, a
 // [*RetryError] that matches it. It panics if n < 0.
 //
-// The permit is in, if there is one, instead of an allocated one. It must be a zero Permit, another
-// for each attempt.
+// The permit is in, if there is one: a zero Permit, another for each attempt.
 func (a *RetryLoop) Next(ctx context.Context, n int64, in ...*Permit) (*Permit, error) {
 	var p *Permit
 	if len(in) > 0 {
@@ -185,8 +184,8 @@ func (a *RetryLoop) tooLate(d time.Duration) error {
 // Done decides whether to retry an attempt that ended with err, nil for a success. It returns true
 // if Next is to be called; the retry is then paid from the budget. Otherwise the call has ended,
 // and Done returns nil or the error to return: a [*RetryError], or err itself if that is permanent
-// and was the first attempt. Done does not wait. Call it before the permit is released: otherwise
-// the next caller may start before the pause.
+// and was the first attempt. Call it before the permit is released, or the next caller may start
+// before the pause.
 func (a *RetryLoop) Done(ctx context.Context, err error) (again bool, final error) {
 	a.mustBeMade()
 	if err == nil {
@@ -310,9 +309,9 @@ func (a *RetryLoop) Try(ctx context.Context, permit *Permit, f func(ctx context.
 	return a.Done(ctx, err)
 }
 
-// ChargeRetry records that the call is already a retry by an outer loop, such as that of an SDK,
-// and charges the retry budget. If that is empty, the call proceeds, but the gate slows down.
-// ChargeRetry must be called before the first Next.
+// ChargeRetry, called before the first Next, records that the call is already a retry by an outer
+// loop, such as of an SDK, and charges the retry budget. If that is empty, the call proceeds, but
+// the gate slows down.
 func (a *RetryLoop) ChargeRetry() {
 	a.mustBeMade()
 	a.charged = true

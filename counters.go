@@ -57,8 +57,7 @@ func (c *counters) rejections() Rejections {
 	}
 }
 
-// Rejections counts the calls that a gate rejected, by reason. [Rejections.All] names the
-// reasons as Event.Reason does.
+// Rejections counts the calls that a gate rejected, by reason, in the words of Event.Reason.
 type Rejections struct {
 	Busy      uint64 // "busy": TryAcquire when the call would have had to wait
 	Deadline  uint64 // "deadline": WaitError, ErrTimeout, ErrServerWait or the deadline of a context

@@ -36,25 +36,19 @@ var (
 // A RetryError is the error of [RetryValue] when it gives up: the error of the last attempt,
 // and why there is no other. It matches both.
 type RetryError struct {
-	// Gate is the name of the gate.
-	Gate string
-
-	// Last is the error of the last attempt, nil if none was made.
-	Last error
+	Gate string // its name
+	Last error  // of the last attempt, nil if none was made
 
 	// Why there is no other attempt: ErrPermanent, ErrAttempts, ErrElapsed, ErrServerWait,
 	// ErrBudget, the error of the context, or the error of the gate, such as a
 	// *limits.WaitError.
 	Why error
 
-	// Attempts is how many attempts were made.
-	Attempts int
+	Attempts int           // that were made
+	Elapsed  time.Duration // from the start of the first attempt
 
-	// Elapsed is how long it took from the start of the first attempt.
-	Elapsed time.Duration
-
-	// RetryAt is when to retry: the time that the server set, or when the next attempt would
-	// have come. Zero if that is unknown.
+	// RetryAt is when to retry: the time that the server set, or when the next attempt would have
+	// come; zero if unknown.
 	RetryAt time.Time
 }
 

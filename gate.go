@@ -376,8 +376,8 @@ func (g *Gate) Restore(data []byte) error {
 }
 
 // Close closes the gate: waiting and later callers get [limits.ErrClosed]. Calls in flight stay
-// valid. Closing twice has no effect. Close does not wait until a gate with Adaptive.Peers has
-// returned its share: a program that then exits should call Shutdown.
+// valid. Close does not wait until a gate with Adaptive.Peers has returned its share: a program that
+// then exits should call Shutdown.
 func (g *Gate) Close() {
 	g.queue.Close(limits.ErrClosed)
 	g.end()

@@ -325,8 +325,7 @@ func (e *keyedGate[K]) unlink() {
 }
 
 // A Claimant is on whose behalf calls are made: a tenant, a user, a batch. The claimants of a gate
-// take turns by their weights, see Config.Weight. The zero Claimant has weight 1 and is for calls
-// that name none.
+// take turns by their weights, see Config.Weight. The zero Claimant is for calls that name none.
 type Claimant struct {
 	Name   string // such as the id of a tenant
 	Weight int64  // its share of the gate's limits, or of those of its class; 0 means 1

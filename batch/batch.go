@@ -109,16 +109,14 @@ type Result[In, Out any] struct {
 	Out   Out
 	Err   error // nil: ok; matches ErrUnfinished: unfinished; else: failed
 
-	// Intended is when the item should have started by the rate of the gate: one interval after the
+	// Intended is when the item should have started: by the rate of the gate one interval after the
 	// item before or, if the input was late or there is no rate, when it was read.
 	Intended time.Time
 
-	// Sent is when the first attempt started, zero if there was none. Done is when the last one
-	// ended.
+	// Sent is when the first attempt started, zero if there was none, and Done when the last ended.
 	Sent, Done time.Time
 
-	// Attempts is the number of attempts, and Service the time they took together, without the
-	// waits before them.
+	// Attempts is the number of attempts, and Service the time they took, without the waits.
 	Attempts int
 	Service  time.Duration
 }

@@ -26,8 +26,8 @@ var (
 	// ErrTooManyKeys reports a new key when MaxKeys keys are remembered already.
 	ErrTooManyKeys = errors.New("sluice: too many keys")
 
-	// ErrSnapshot reports a snapshot that cannot be restored: it is damaged, or from another
-	// version, kind of limit, or limit with other numbers. The text says which.
+	// ErrSnapshot reports a snapshot that cannot be restored, and why: it is damaged, or of another
+	// version or limit.
 	ErrSnapshot = errors.New("sluice: snapshot not restored")
 
 	// ErrTimeout reports that the longest wait that the caller allowed has ended. It matches
@@ -49,16 +49,15 @@ func (timeoutError) Unwrap() error { return context.DeadlineExceeded }
 // Nothing was taken. It matches [context.DeadlineExceeded], although the context's Err may still be
 // nil.
 type WaitError struct {
-	By   string        // name of the gate, if it has one
+	By   string        // name of the gate
 	For  Cause         // the cause of the wait
 	Need time.Duration // the time the caller would have had to wait, or Never
 	Have time.Duration // the time it could wait: to its deadline, or the most it allowed
 
-	// Why says more about For, if known, in the words of sluice.Stats.Why: the rate, such as "5/s",
-	// or the reason of a pause.
+	// Why says more about For, if known: the rate, such as "5/s", or the reason of a pause.
 	Why string
 
-	// Until is when the wait would have ended. It is zero if that is unknown or never.
+	// Until is when the wait would have ended; zero if unknown or never.
 	Until time.Time
 }
 

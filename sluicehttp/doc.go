@@ -1,6 +1,6 @@
 // Package sluicehttp puts gates in front of an http.Client. A [Transport] paces requests, limits
 // how many are in flight, retries transient failures, and respects Retry-After and rate-limit
-// headers. Any code that accepts an *http.Client can use it.
+// headers.
 //
 //	client, err := sluicehttp.NewClient() // finds the limit of each host
 //

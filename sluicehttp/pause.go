@@ -125,9 +125,8 @@ func (st *state) place(limit int64) error {
 }
 
 // Resume ends the pause of a key, spelled as in Stats and [Hop], and reports whether the transport
-// has that key. Waiting calls start at the rate. Resume also drops what would renew the pause, such
-// as a slower rate from [Published].Spread. A rate that the server publishes and the retry budget
-// stay.
+// has that key. Waiting calls start at the rate. Resume also drops a slower rate from
+// [Published].Spread and the like, but not a rate that the server publishes, or the retry budget.
 func (t *Transport) Resume(key string) bool {
 	found := t.global.lift(named(key))
 	for _, st := range t.states.Range {

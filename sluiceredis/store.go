@@ -37,9 +37,7 @@ type Config struct {
 
 	// FailureThreshold is the number of scripts in a row after whose failure the server is
 	// unavailable. 0 means 3. A script fails if the server cannot be reached, does not reply in
-	// time, replies with an error such as LOADING or OOM, or rejects the credentials; not if its
-	// caller gives up, except at a deadline that left the server at least a tenth of Timeout. If the
-	// user has no access to some keys, OnOutage decides only the calls for these.
+	// time, replies with an error such as LOADING or OOM, or rejects the credentials.
 	FailureThreshold int
 
 	// ProbeInterval is the longest time between two probes of an unavailable server. The time is

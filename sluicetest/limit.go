@@ -52,8 +52,8 @@ type Limit struct {
 // by none. Of several limits that reject a request, the one with the longest wait counts.
 //
 //	sluicetest.Enforce(
-//		sluicetest.Limit{Name: "requests", Count: 500, Per: time.Minute, Burst: 80, HeaderStyle: sluicetest.OpenAI},
-//		sluicetest.Limit{Name: "tokens", Count: 60_000, Per: time.Minute, Burst: 10_000, Cost: tokens, HeaderStyle: sluicetest.OpenAI},
+//		sluicetest.Limit{Count: 500, Per: time.Minute, Burst: 80, HeaderStyle: sluicetest.OpenAI},
+//		sluicetest.Limit{Name: "tokens", Count: 60_000, Per: time.Minute, Burst: 10_000, Cost: tokens},
 //	)
 //
 // The time that counts is when a request reaches this layer or, if a limit has a Cost, when its

@@ -6,8 +6,7 @@
 //
 // The instruments have the attribute sluice.gate.name, the Config.Name of the gate; docs/metrics.md
 // lists them. Without Config.Gates they are those of events: waits, calls in flight, rejections and
-// retries. With it, which costs calls nothing, they include the current state, such as the cause of
-// a wait, rates, pauses, and the estimated limit of the server.
+// retries. With it, which costs calls nothing, they include the current state of the gates.
 //
 // [Spans] writes the waits of calls into their traces.
 package sluiceotel

@@ -8,7 +8,7 @@
 // A [Collector] can serve any number of gates. Its metrics have the label gate, the Config.Name of
 // the gate; docs/metrics.md lists them. Without Config.Gates they are those of events: waits, calls
 // in flight, rejections and retries. With it, which costs calls nothing, they include the current
-// state, such as the cause of a wait, rates, pauses, and the estimated limit of the server.
+// state of the gates.
 //
 // A call that need not wait takes about 0.2 µs more, and no memory.
 package sluiceprom
