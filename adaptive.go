@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/sluice-go/sluice/ext/peers"
+	"github.com/sluice-go/sluice/internal/rates"
 )
 
 // Adaptive says how a gate finds the limit of its server by itself: [Config].Adaptive.
@@ -77,7 +78,7 @@ func (a *Adaptive) check() error {
 		if r == (Rate{}) {
 			continue
 		}
-		if err := r.Check(); err != nil {
+		if err := rates.Check(r.Count, r.Per, r.Burst); err != nil {
 			return fmt.Errorf("Adaptive: %w", err)
 		}
 	}

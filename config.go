@@ -87,7 +87,7 @@ type Config struct {
 }
 
 // New returns the gate that cfg describes. It returns an error if a number in cfg is negative that
-// must not be, the rate is invalid (see [limits.Rate.Check]) and not zero, Burst intervals exceed 146
+// must not be, the rate is invalid (see [limits.Rate]) and not zero, Burst intervals exceed 146
 // years, ConcurrencyUnit or RateUnit is unknown, the Unit of a limit is not a word in lower case or
 // the limit has no Limiter, or the parent has a Semaphore.
 func New(cfg Config) (*Gate, error) {

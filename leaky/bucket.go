@@ -69,7 +69,7 @@ func (s *state) pair(tat, now time.Duration) kind.BucketPair {
 const closed = -1 // no tat is negative
 
 // New returns a bucket that holds rate.Burst units (0 means 1) and leaks rate.Count per rate.Per.
-// It returns an error for a rate that [limits.Rate.Check] rejects or of more than 10⁶ per second,
+// It returns an error for an invalid [limits.Rate] or one of more than 10⁶ per second,
 // and if a full bucket would take longer than 146 years to drain.
 //
 // The interval per unit is rounded down to a nanosecond: 3 per second are 3.000000003.

@@ -302,7 +302,7 @@ func TestTextbook_StaleClocksAddNoUnits(t *testing.T) {
 func TestTextbook_MapLookedUpByOneKeyAndStoredUnderAnother(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		type userAction struct{ user, action string }
-		k := newKeyed[userAction](t, limits.Rate{Count: 1, Per: time.Hour, Burst: 3}, 0)
+		k := newKeyed[userAction](t, limits.Rate{Count: 1, Per: time.Hour, Burst: 3}, limits.KeyedConfig{})
 		tutorial, theirs := make(map[string]*Bucket), 0
 		for _, user := range []string{"ann", "bob"} {
 			for i := range 10 {
@@ -343,7 +343,7 @@ func TestTextbook_GetThenPutLetsTwoFirstCallersIn(t *testing.T) {
 		}
 	}
 
-	k := newKeyed[int](t, limits.Rate{Count: 1, Per: time.Hour, Burst: 1}, 0)
+	k := newKeyed[int](t, limits.Rate{Count: 1, Per: time.Hour, Burst: 1}, limits.KeyedConfig{})
 	for key := range 2000 {
 		var in atomic.Int64
 		var wg sync.WaitGroup
@@ -365,7 +365,7 @@ func TestTextbook_GetThenPutLetsTwoFirstCallersIn(t *testing.T) {
 func TestTextbook_ExpiryShorterThanTheDebt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const week = 7 * 24 * time.Hour
-		k := newKeyed[int](t, limits.Rate{Count: 1, Per: week, Burst: 2}, 0)
+		k := newKeyed[int](t, limits.Rate{Count: 1, Per: week, Burst: 2}, limits.KeyedConfig{})
 		k.Take(-1, 2)
 		var theirs int64
 		var expiring *Bucket
@@ -450,9 +450,9 @@ func TestBucket_BoundOfAnyWindow(t *testing.T) {
 	}
 }
 
-func newKeyed[K comparable](t testing.TB, rate limits.Rate, maxKeys int64) *Keyed[K] {
+func newKeyed[K comparable](t testing.TB, rate limits.Rate, cfg limits.KeyedConfig) *Keyed[K] {
 	t.Helper()
-	k, err := NewKeyed[K](rate, maxKeys)
+	k, err := NewKeyed[K](rate, cfg)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -266,7 +266,7 @@ func keyedHistory(t *testing.T, data []byte) {
 	h := history(data)
 	rate := pick(&h, fuzzRates)
 	most := pick(&h, []int64{0, 1, 4, 9})
-	k, err := leaky.NewKeyed[int](rate, most)
+	k, err := leaky.NewKeyed[int](rate, limits.KeyedConfig{MaxKeys: most})
 	if err != nil {
 		t.Fatal(err)
 	}

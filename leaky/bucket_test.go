@@ -445,7 +445,7 @@ func TestQueue_OfABucket_ErrorHasTheWait(t *testing.T) {
 
 func TestQueue_OfAKey_TooManyKeys(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		k, err := leaky.NewKeyed[string](limits.Rate{Count: 1, Per: sec, Burst: 1}, 1)
+		k, err := leaky.NewKeyed[string](limits.Rate{Count: 1, Per: sec, Burst: 1}, limits.KeyedConfig{MaxKeys: 1})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/sluice-go/sluice/internal/bell"
+	"github.com/sluice-go/sluice/internal/defaults"
 	"github.com/sluice-go/sluice/internal/errs"
 	"github.com/sluice-go/sluice/internal/forecast"
 	"github.com/sluice-go/sluice/internal/keyed"
@@ -64,12 +65,11 @@ type others struct {
 
 func (o others) drained(now time.Duration) bool { return drained(o.water, now) }
 
-// NewKeyed returns a Keyed whose buckets are those that [New] returns for rate. It remembers at most
-// maxKeys keys, those included that hold nothing and are not evicted yet: a new key beyond that is
-// rejected with [limits.ErrTooManyKeys]. 0, as without maxKeys, means 2²⁹, which is also the most. It
-// returns the errors of New, and one for a negative or larger maxKeys.
-func NewKeyed[K comparable](rate limits.Rate, maxKeys ...int64) (*Keyed[K], error) {
-	most, err := keyed.MaxKeys("leaky.NewKeyed", maxKeys)
+// NewKeyed returns a Keyed whose buckets are those that [New] returns for rate. It returns the same
+// errors, and one if MaxKeys is negative or more than 2²⁹.
+func NewKeyed[K comparable](rate limits.Rate, options ...limits.KeyedConfig) (*Keyed[K], error) {
+	cfg := defaults.Option("leaky.NewKeyed", options)
+	most, err := keyed.MaxKeys(cfg)
 	if err != nil {
 		return nil, fmt.Errorf("leaky: %w", err)
 	}

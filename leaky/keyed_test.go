@@ -90,7 +90,7 @@ func TestKeyedConfig_MaxKeys(t *testing.T) {
 
 func TestKeyedConfig_MaxKeys_OutOfRange(t *testing.T) {
 	for _, most := range []int64{-1, 1_000_000_000} {
-		if _, err := leaky.NewKeyed[int](limits.Rate{Count: 1, Per: sec, Burst: 1}, most); err == nil {
+		if _, err := leaky.NewKeyed[int](limits.Rate{Count: 1, Per: sec, Burst: 1}, limits.KeyedConfig{MaxKeys: most}); err == nil {
 			t.Errorf("MaxKeys of %d", most)
 		}
 	}

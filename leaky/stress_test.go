@@ -231,7 +231,7 @@ func TestStress_KeysComeAndGo(t *testing.T) {
 
 func mustKeyed[K comparable](t testing.TB, q limits.Rate, most int64) *leaky.Keyed[K] {
 	t.Helper()
-	k, err := leaky.NewKeyed[K](q, most)
+	k, err := leaky.NewKeyed[K](q, limits.KeyedConfig{MaxKeys: most})
 	if err != nil {
 		t.Fatal(err)
 	}

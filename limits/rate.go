@@ -5,6 +5,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/sluice-go/sluice/internal/rates"
 )
 
 // A Rate is a number of calls, or of units of cost, that may start per period, and the number that
@@ -22,7 +24,7 @@ type Rate struct {
 }
 
 // PerSecond returns the rate of count per second, without a burst: PerSecond(10) is one call every
-// 100 ms. A count ≤ 0 makes an invalid rate: see [Rate.Check].
+// 100 ms. A count ≤ 0 makes an invalid rate: see [Rate].
 func PerSecond(count int64) Rate { return Rate{Count: count, Per: time.Second} }
 
 // units are the periods that have a name, longest first.
@@ -62,26 +64,10 @@ func ParseRate(s string) (Rate, error) {
 	if r.Per, err = parsePeriod(strings.TrimSpace(per)); err != nil {
 		return Rate{}, fmt.Errorf("sluice: rate %q: the period must be a unit such as s or h, or a duration such as 20s", s)
 	}
-	if err := r.Check(); err != nil {
+	if err := rates.Check(r.Count, r.Per, r.Burst); err != nil {
 		return Rate{}, fmt.Errorf("sluice: %w", err)
 	}
 	return r, nil
-}
-
-// Check returns an error unless Count and Per are positive, at most one per nanosecond, and Burst
-// is not negative. The zero Rate is an error.
-func (r Rate) Check() error {
-	switch {
-	case r.Count <= 0:
-		return fmt.Errorf("rate of %d per %v: the count must be positive", r.Count, r.Per)
-	case r.Per <= 0:
-		return fmt.Errorf("rate of %d per %v: the period must be positive", r.Count, r.Per)
-	case r.Count > int64(r.Per):
-		return fmt.Errorf("rate of %d per %v: more than one per nanosecond", r.Count, r.Per)
-	case r.Burst < 0:
-		return fmt.Errorf("rate of %d per %v: the burst of %d is negative", r.Count, r.Per, r.Burst)
-	}
-	return nil
 }
 
 func parsePeriod(s string) (time.Duration, error) {

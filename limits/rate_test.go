@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sluice-go/sluice/internal/rates"
 	"github.com/sluice-go/sluice/limits"
 )
 
@@ -273,7 +274,7 @@ func FuzzParseRate(f *testing.F) {
 			case valid && (err != nil || back != r):
 				t.Errorf("ParseRate(%q) = %v, %v", r.String(), back, err)
 			}
-			err = r.Check()
+			err = rates.Check(r.Count, r.Per, r.Burst)
 			if r != (limits.Rate{}) && (err == nil) != valid {
 				t.Errorf("Check of a rate of %d per %d ns: %v", r.Count, r.Per, err)
 			}
@@ -343,7 +344,7 @@ func TestPerSecond(t *testing.T) {
 		"less than none":        {limits.PerSecond(-1), ""},
 		"more than a billion/s": {limits.PerSecond(1e9 + 1), ""},
 	} {
-		switch err := c.rate.Check(); {
+		switch err := rates.Check(c.rate.Count, c.rate.Per, c.rate.Burst); {
 		case (err != nil) != (c.want == ""):
 			t.Errorf("%s: %v", name, err)
 		case err == nil && c.rate.Interval().String() != c.want:

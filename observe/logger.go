@@ -66,7 +66,7 @@ type line struct {
 // lines:
 //
 //	WARN gate paused gate=api wait=1m0s until=2026-11-21T12:01:00Z why="429 Too Many Requests"
-//	WARN call rejected gate=api n=1 reason=deadline err="sluice: api: would have to wait 1m0s …" left_out=999
+//	WARN call rejected gate=api n=1 reason=deadline err="sluice: api: would have to wait 1m0s for the pause (429 Too Many Requests), until 12:01:00, 5s were allowed" left_out=999
 //	INFO limit learned gate=api now="tracking: 19.4/s, 18.9/s accepted, 20.3/s throttled (measured between throttled calls)"
 //
 // The learned limit is [sluice.Learned] in one line, with the reason of the change in parentheses.
@@ -96,7 +96,7 @@ func NewLogger(to *slog.Logger, options ...LoggerConfig) func(sluice.Event) {
 	var err error
 	l.often, err = leaky.NewKeyed[line](
 		limits.Rate{Count: 1, Per: cfg.Every, Burst: max(1, cfg.Burst)},
-		maxLines,
+		limits.KeyedConfig{MaxKeys: maxLines},
 	)
 	if err != nil {
 		panic(fmt.Sprintf("observe: NewLogger: %d lines together, and one every %v: %v", max(1, cfg.Burst), cfg.Every, err))

@@ -22,6 +22,7 @@ import (
 	"github.com/sluice-go/sluice/internal/contend"
 	"github.com/sluice-go/sluice/internal/defaults"
 	"github.com/sluice-go/sluice/internal/queue"
+	"github.com/sluice-go/sluice/internal/rates"
 	"github.com/sluice-go/sluice/internal/schedule"
 	"github.com/sluice-go/sluice/limits"
 )
@@ -85,14 +86,14 @@ type Config struct {
 // them immediately. A new pacer has no burst saved up, and saves none during a pause. More than one
 // Config panics.
 //
-// New returns an error unless rate is valid (see [limits.Rate.Check]) and its burst takes at most
+// New returns an error unless rate is valid (see [limits.Rate]) and its burst takes at most
 // 146 years, if WarmUp or MaxWaiting is negative, and if a WarmUp is combined with a burst.
 func New(rate limits.Rate, options ...Config) (*Pacer, error) {
 	cfg := defaults.Option("pacer.New", options)
 	if cfg.MaxWaiting < 0 {
 		return nil, fmt.Errorf("pacer: negative MaxWaiting %d", cfg.MaxWaiting)
 	}
-	if err := rate.Check(); err != nil { // the zero Rate too: a pacer has a rate
+	if err := rates.Check(rate.Count, rate.Per, rate.Burst); err != nil { // the zero Rate too: a pacer has a rate
 		return nil, fmt.Errorf("pacer: %w", err)
 	}
 	s, err := schedule.New(schedule.Config{Rate: rate, MaxCatchUp: cfg.MaxCatchUp, TimerResolution: cfg.TimerResolution, WarmUp: cfg.WarmUp})
@@ -177,7 +178,7 @@ func (p *Pacer) TryAcquire(n int64) bool {
 // started under the new rate, or now if that has passed. The saved burst stays that many calls, at
 // most the new burst.
 func (p *Pacer) SetRate(rate limits.Rate) error {
-	err := rate.Check()
+	err := rates.Check(rate.Count, rate.Per, rate.Burst)
 	if err == nil {
 		p.queue.Change(func(now time.Duration) { err = p.schedule.SetRate(now, rate) })
 	}

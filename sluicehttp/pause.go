@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/internal/rates"
 	"github.com/sluice-go/sluice/limits"
 	"github.com/sluice-go/sluice/sluicehttp/ratelimit"
 )
@@ -89,7 +90,7 @@ func (t *Transport) SetRate(key string, rate sluice.Rate) (found bool, err error
 // configure is SetRate for one gate.
 func (st *state) configure(rate sluice.Rate) error {
 	if rate != (sluice.Rate{}) {
-		if err := rate.Check(); err != nil {
+		if err := rates.Check(rate.Count, rate.Per, rate.Burst); err != nil {
 			return fmt.Errorf("sluicehttp: %w", err)
 		}
 	}

@@ -12,7 +12,7 @@ import (
 type Bucket struct{ limiters }
 
 // Bucket returns the buckets called name, one for each key. It returns an error if name is empty, if
-// [limits.Rate.Check] does, or if a full bucket takes longer than 104 days to drain.
+// rate is not valid, or if a full bucket takes longer than 104 days to drain.
 //
 // The same name with another rate means the same keys: see [Bucket.SetRate]. onOutage, if given, is
 // the policy of these buckets in place of that of the store; more than one panics.

@@ -9,6 +9,7 @@ import (
 
 	"github.com/sluice-go/sluice/limits"
 	"github.com/sluice-go/sluice/sluiceredis/internal/kinds"
+	"github.com/sluice-go/sluice/sluiceredis/internal/rates"
 )
 
 var pacerScript = strictScript("pacer", "epoch", "instant", "pace")
@@ -88,8 +89,8 @@ type spacing struct {
 	missed   int64 // ns of unused slots that may be caught up: the burst
 }
 
-// Pacer returns the pacer called name. It returns an error if name is empty, if [limits.Rate.Check]
-// does, if an interval is longer than the horizon or a burst longer than 52 days, or if a duration
+// Pacer returns the pacer called name. It returns an error if name is empty, if rate is
+// not valid, if an interval is longer than the horizon or a burst longer than 52 days, or if a duration
 // in cfg is negative or longer than 52 days.
 func (s *Store) Pacer(name string, rate limits.Rate, cfg PacerConfig) (*Pacer, error) {
 	if err := checkName(name); err != nil {
@@ -123,7 +124,7 @@ func (s *Store) Pacer(name string, rate limits.Rate, cfg PacerConfig) (*Pacer, e
 // and changes nothing if Pacer would return one. While machines use different rates, calls never
 // start faster than at the highest. Reserved and prefetched slots stay where they are.
 func (p *Pacer) SetRate(rate limits.Rate) error {
-	if err := rate.Check(); err != nil {
+	if err := rates.Check(rate.Count, rate.Per, rate.Burst); err != nil {
 		return fmt.Errorf("sluiceredis: %w", err)
 	}
 	interval := int64(rate.Per) / rate.Count

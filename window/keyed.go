@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/sluice-go/sluice/internal/bell"
+	"github.com/sluice-go/sluice/internal/defaults"
 	"github.com/sluice-go/sluice/internal/errs"
 	"github.com/sluice-go/sluice/internal/keyed"
 	"github.com/sluice-go/sluice/internal/kind"
@@ -43,28 +44,30 @@ func newKeyed[K comparable](quota Quota, keys keys[K]) *Keyed[K] {
 	return k
 }
 
-// NewKeyedSliding returns a Keyed whose keys have windows as [NewSliding] makes them. For
-// maxKeys see leaky.NewKeyed. It returns the errors of both.
-func NewKeyedSliding[K comparable](quota Quota, maxKeys ...int64) (*Keyed[K], error) {
+// NewKeyedSliding returns a Keyed whose keys have windows as [NewSliding] makes them. It returns
+// the same errors, and one if MaxKeys is negative or more than 2²⁹.
+func NewKeyedSliding[K comparable](quota Quota, options ...limits.KeyedConfig) (*Keyed[K], error) {
+	cfg := defaults.Option("window.NewKeyedSliding", options)
 	rule, err := quota.sliding()
 	if err != nil {
 		return nil, err
 	}
-	most, err := keyed.MaxKeys("window.NewKeyedSliding", maxKeys)
+	most, err := keyed.MaxKeys(cfg)
 	if err != nil {
 		return nil, fmt.Errorf("window: %w", err)
 	}
 	return newKeyed(quota, slidings[K]{rule.Window, keyed.New[K](most, rule.Idle)}), nil
 }
 
-// NewKeyedFixed returns a Keyed whose keys have windows as [NewFixed] makes them. For
-// maxKeys see leaky.NewKeyed. It returns the errors of both.
-func NewKeyedFixed[K comparable](quota Quota, maxKeys ...int64) (*Keyed[K], error) {
+// NewKeyedFixed returns a Keyed whose keys have windows as [NewFixed] makes them. It returns the
+// same errors, and one if MaxKeys is negative or more than 2²⁹.
+func NewKeyedFixed[K comparable](quota Quota, options ...limits.KeyedConfig) (*Keyed[K], error) {
+	cfg := defaults.Option("window.NewKeyedFixed", options)
 	rule, err := quota.fixed()
 	if err != nil {
 		return nil, err
 	}
-	most, err := keyed.MaxKeys("window.NewKeyedFixed", maxKeys)
+	most, err := keyed.MaxKeys(cfg)
 	if err != nil {
 		return nil, fmt.Errorf("window: %w", err)
 	}

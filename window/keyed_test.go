@@ -30,10 +30,11 @@ var quotas = map[string]window.Quota{
 // midnight.
 func keyedLimits(t testing.TB, n, most int64) map[string]keyedLimit {
 	t.Helper()
+	cfg := limits.KeyedConfig{MaxKeys: most}
 	perDay := window.Quota{Limit: n, Window: 24 * time.Hour}
-	sliding, err1 := window.NewKeyedSliding[string](perDay, most)
-	fixed, err2 := window.NewKeyedFixed[string](perDay, most)
-	calendar, err3 := window.NewKeyedFixed[string](window.Quota{Limit: n, Per: window.Day}, most)
+	sliding, err1 := window.NewKeyedSliding[string](perDay, cfg)
+	fixed, err2 := window.NewKeyedFixed[string](perDay, cfg)
+	calendar, err3 := window.NewKeyedFixed[string](window.Quota{Limit: n, Per: window.Day}, cfg)
 	if err := errors.Join(err1, err2, err3); err != nil {
 		t.Fatal(err)
 	}
@@ -118,8 +119,8 @@ func TestKeyedConfig_MaxKeys(t *testing.T) {
 			}
 		}
 		for _, most := range []int64{-1, 1<<29 + 1} {
-			_, err1 := window.NewKeyedSliding[string](window.Quota{Limit: 1, Window: 1}, most)
-			_, err2 := window.NewKeyedFixed[string](window.Quota{Limit: 1, Window: 1}, most)
+			_, err1 := window.NewKeyedSliding[string](window.Quota{Limit: 1, Window: 1}, limits.KeyedConfig{MaxKeys: most})
+			_, err2 := window.NewKeyedFixed[string](window.Quota{Limit: 1, Window: 1}, limits.KeyedConfig{MaxKeys: most})
 			if err1 == nil || err2 == nil {
 				t.Errorf("MaxKeys %d: %v, %v", most, err1, err2)
 			}

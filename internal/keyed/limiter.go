@@ -6,15 +6,13 @@ import (
 	"time"
 
 	"github.com/sluice-go/sluice/internal/bell"
-	"github.com/sluice-go/sluice/internal/defaults"
 	"github.com/sluice-go/sluice/internal/kind"
 	"github.com/sluice-go/sluice/limits"
 )
 
-// MaxKeys returns the number of keys that may be remembered by a limit that function was asked for,
-// with maxKeys as its last argument.
-func MaxKeys(function string, maxKeys []int64) (int64, error) {
-	switch n := defaults.Option(function, maxKeys); {
+// MaxKeys returns the number of keys that may be remembered by a limit with cfg.
+func MaxKeys(cfg limits.KeyedConfig) (int64, error) {
+	switch n := cfg.MaxKeys; {
 	case n < 0:
 		return 0, fmt.Errorf("negative MaxKeys %d", n)
 	case n > Most:

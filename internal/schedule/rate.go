@@ -7,6 +7,7 @@ import (
 	"math/big"
 	"time"
 
+	"github.com/sluice-go/sluice/internal/rates"
 	"github.com/sluice-go/sluice/internal/sat"
 	"github.com/sluice-go/sluice/limits"
 )
@@ -25,7 +26,7 @@ func tolerance(rate limits.Rate, warmUp time.Duration) (time.Duration, error) {
 	case rate == limits.Rate{} && warmUp == 0: // no limit
 		return 0, nil
 	}
-	if err := rate.Check(); err != nil {
+	if err := rates.Check(rate.Count, rate.Per, rate.Burst); err != nil {
 		return 0, err
 	}
 	if rate.Burst <= 1 {

@@ -17,7 +17,7 @@ var writeCopies = flag.Bool("copy", false, "write the copies of internal files")
 // all.
 var copies = map[string][]string{
 	"observe/live": {"internal/clean/clean.go", "internal/sentence/sentence.go"},
-	"sluiceredis":  {"internal/kind/bucket.go", "internal/kind/sliding.go", "internal/sat/sat.go"},
+	"sluiceredis":  {"internal/kind/bucket.go", "internal/kind/sliding.go", "internal/rates/rates.go", "internal/sat/sat.go"},
 }
 
 func TestCopies(t *testing.T) {

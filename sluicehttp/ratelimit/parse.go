@@ -3,8 +3,6 @@ package ratelimit
 import (
 	"net/http"
 	"time"
-
-	"github.com/sluice-go/sluice/internal/defaults"
 )
 
 // Parse reads the limits in the header of a response. now is when the response arrived; zero means
@@ -13,12 +11,15 @@ import (
 //
 // Parse ignores values longer than 4 KiB, items of a field after the 64th, and rate-limit fields
 // after the 32nd.
-func Parse(status int, header http.Header, now time.Time, options ...Options) (Info, []Warning) {
-	o := defaults.Option("ratelimit.Parse", options)
-	return o.parse(status, header, now)
-}
-
-func (o *Options) parse(status int, header http.Header, now time.Time) (s Info, warnings []Warning) {
+func Parse(status int, header http.Header, now time.Time, options ...Options) (s Info, warnings []Warning) {
+	o := new(Options)
+	switch len(options) {
+	case 0:
+	case 1:
+		o = &options[0]
+	default:
+		panic("ratelimit: Parse with more than one Options")
+	}
 	s.Status, s.Arrived = status, now
 	s.Throttled = status == http.StatusTooManyRequests || status == statusOverloaded
 	if len(o.CacheMarkers) > 0 {

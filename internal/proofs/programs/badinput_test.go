@@ -95,7 +95,7 @@ func mistakes(t *testing.T) badinput.Tries {
 		}
 	}
 	lk := must(leaky.NewKeyed[int](hourly))
-	kl, kc := must(window.NewKeyedSliding[int](windowed, 0)), must(window.NewKeyedFixed[int](windowed))
+	kl, kc := must(window.NewKeyedSliding[int](windowed, limits.KeyedConfig{})), must(window.NewKeyedFixed[int](windowed))
 	badBucket := func(row string, q limits.Rate) {
 		try(row+", New", "TakeRate", func() error { lk.TakeRate(1, q, 1); return nil })
 		_, err := leaky.New(q)
@@ -176,9 +176,9 @@ func mistakes(t *testing.T) badinput.Tries {
 		set("too long, Set", "Gate", err, mustGate(t, room).SetRate(long))
 	}
 	for _, n := range []int64{1e9, -1, 1<<29 + 1} {
-		_, err1 := leaky.NewKeyed[int](hourly, n)
-		_, err2 := window.NewKeyedSliding[int](windowed, n)
-		_, err3 := window.NewKeyedFixed[int](windowed, n)
+		_, err1 := leaky.NewKeyed[int](hourly, limits.KeyedConfig{MaxKeys: n})
+		_, err2 := window.NewKeyedSliding[int](windowed, limits.KeyedConfig{MaxKeys: n})
+		_, err3 := window.NewKeyedFixed[int](windowed, limits.KeyedConfig{MaxKeys: n})
 		_, err4 := sluice.NewKeyed(func(int) (*sluice.Gate, error) { return nil, nil }, sluice.KeyedConfig{MaxKeys: int(n)})
 		set("10⁹ keys", "Keyed", err1, err2, err3, err4)
 	}
@@ -187,20 +187,20 @@ func mistakes(t *testing.T) badinput.Tries {
 	try("n > limit", "TakeRate", func() error { return lk.TakeRate(1, hourly, 4).Err() })
 	try("not made by New", "TakeRate", func() error { return new(leaky.Keyed[int]).TakeRate(1, hourly, 1).Err() })
 	try("one key too many", "TakeRate", func() error {
-		k := must(leaky.NewKeyed[int](hourly, 1))
+		k := must(leaky.NewKeyed[int](hourly, limits.KeyedConfig{MaxKeys: 1}))
 		k.TakeRate(1, hourly, 1)
 		return k.TakeRate(2, hourly, 1).Err()
 	})
 	try("one key too many", "Keyed", func() error {
-		k := must(leaky.NewKeyed[int](hourly, 1))
+		k := must(leaky.NewKeyed[int](hourly, limits.KeyedConfig{MaxKeys: 1}))
 		k.Take(1, 1)
 		return k.Take(2, 1).Err()
 	}, func() error {
-		k := must(window.NewKeyedSliding[int](windowed, 1))
+		k := must(window.NewKeyedSliding[int](windowed, limits.KeyedConfig{MaxKeys: 1}))
 		k.Take(1, 1)
 		return k.Take(2, 1).Err()
 	}, func() error {
-		k := must(window.NewKeyedFixed[int](windowed, 1))
+		k := must(window.NewKeyedFixed[int](windowed, limits.KeyedConfig{MaxKeys: 1}))
 		k.Take(1, 1)
 		return k.On(2).Adjust(bg, 1, 0)
 	}, func() error {
@@ -254,9 +254,9 @@ func noLimit(g *sluice.Gate, err error) error {
 func TestMaxKeys_TakesNoMemory(t *testing.T) {
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
-	must(leaky.NewKeyed[int](hourly, 1<<29))
-	must(window.NewKeyedSliding[int](windowed, 1<<29))
-	must(window.NewKeyedFixed[int](windowed, 1<<29))
+	must(leaky.NewKeyed[int](hourly, limits.KeyedConfig{MaxKeys: 1 << 29}))
+	must(window.NewKeyedSliding[int](windowed, limits.KeyedConfig{MaxKeys: 1 << 29}))
+	must(window.NewKeyedFixed[int](windowed, limits.KeyedConfig{MaxKeys: 1 << 29}))
 	must(sluice.NewKeyed(func(int) (*sluice.Gate, error) { return nil, nil }, sluice.KeyedConfig{MaxKeys: 1 << 29}))
 	limits.Must(window.NewSliding(window.Quota{Limit: math.MaxInt64, Window: math.MaxInt64}))
 	runtime.ReadMemStats(&after)

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/sluice-go/sluice/limits"
+	"github.com/sluice-go/sluice/sluiceredis/internal/rates"
 	"github.com/sluice-go/sluice/sluiceredis/internal/sat"
 )
 
@@ -76,7 +77,7 @@ const deepest = time.Duration(math.MaxInt64/2 + 1)
 // The interval per unit is rounded down to a nanosecond, as in redis-cell: 3 per second are
 // 3.000000003. At 10⁶ per second that is up to one part in a thousand.
 func NewBucket(rate limits.Rate) (Bucket, error) {
-	if err := rate.Check(); err != nil {
+	if err := rates.Check(rate.Count, rate.Per, rate.Burst); err != nil {
 		return Bucket{}, err
 	}
 	interval, capacity := rate.Interval(), max(1, rate.Burst)
