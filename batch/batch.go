@@ -30,17 +30,16 @@ type Config[In any] struct {
 	// Retry is the policy for the attempts of each item.
 	Retry sluice.RetryPolicy
 
-	// ReadAhead is the maximum number of items that have been read from the input and not yet
-	// passed the body of the loop. 0 means twice the concurrency of the gate when the batch begins,
-	// or 1,000 if that is unlimited; with a Group, at least 10,000. More than 2²⁰ is an error. A
-	// gate with a lower MaxWaiting rejects some of their retries.
+	// ReadAhead is the maximum number of items, at most 2²⁰, that have been read from the input and
+	// not yet passed the body of the loop. 0 means twice the concurrency of the gate when the batch
+	// begins, or 1,000 if that is unlimited; with a Group, at least 10,000. A gate with a lower
+	// MaxWaiting rejects some of their retries.
 	ReadAhead int
 
 	// Group, if set, returns the group of an item, such as the host that it calls. While other
-	// groups have calls to make, a group has at most half of the concurrency of the gate. A group
-	// has at most twice the concurrency of goroutines, or 1,000 if that is unlimited.
-	//
-	// If a server requests too long a wait, only its group ends, unfinished.
+	// groups have calls to make, a group has at most half of the concurrency of the gate, and always
+	// at most twice as many goroutines, or 1,000 if that is unlimited. If a server requests too long a
+	// wait, only its group ends, unfinished.
 	Group func(item In) string
 
 	// Suspend says when items are not tried for a while, and when that ends the batch.

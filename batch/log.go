@@ -106,13 +106,12 @@ type known struct {
 	runs uint16 // entries, less the items that were skipped for them
 }
 
-// OpenLog opens the log called name, or creates it if it does not exist, in every mode. It removes
-// an incomplete last line.
+// OpenLog opens the log called name, or creates it, readable only by its owner, in every mode. It
+// removes an incomplete last line.
 //
-// It returns [ErrLogExists], [ErrLogConfig], or another error if the log is in use, if the file is
-// not a log, is not a regular file, or is damaged elsewhere than at its end. Then the file is
-// unchanged. The file system must support locks; the lock ends with the process. A new file is
-// readable only by its owner.
+// It returns [ErrLogExists], [ErrLogConfig], or another error if the log is in use, or if the file
+// is not a log, not a regular file, or damaged elsewhere than at its end. Then the file is
+// unchanged. The file system must support locks; the lock ends with the process.
 func OpenLog(name string, cfg LogConfig) (*Log, error) {
 	if cfg.Mode < Fresh || cfg.Mode > RetryFailed {
 		return nil, fmt.Errorf("batch: unknown mode %d", cfg.Mode)

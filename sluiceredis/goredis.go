@@ -14,13 +14,9 @@ import (
 type goRedis struct{ client redis.UniversalClient }
 
 // NewGoRedis returns a [Client] that sends scripts through client, which the caller must close.
-// Scripts are never sent twice, whatever MaxRetries is.
-//
-// NewGoRedis returns an error unless the option ContextTimeoutEnabled of client is set. A
-// redis.Ring is an error.
-//
-// A context that is canceled, rather than reaching its deadline, is noticed when the reply is
-// there, or after the ReadTimeout of client.
+// Scripts are never sent twice, whatever MaxRetries is. It returns an error unless the option
+// ContextTimeoutEnabled of client is set, and for a redis.Ring. A context that is canceled before
+// its deadline is noticed when the reply is there, or after the ReadTimeout of client.
 func NewGoRedis(client redis.UniversalClient) (Client, error) {
 	var obeys bool
 	switch c := client.(type) {

@@ -12,8 +12,7 @@ import (
 //	sluicetest.Stream(w, r, 4*time.Second, `data: {"text":"Hi"}`, `data: [DONE]`)
 //
 // The header has the fields that the handler has set, and Content-Type: text/event-stream. Stream
-// returns the number of events that were sent: fewer than there are if the client gave up or the
-// server was closed.
+// returns the number of events that were sent before the client gave up or the server was closed.
 func Stream(w http.ResponseWriter, r *http.Request, d time.Duration, events ...string) (sent int) {
 	x := exchangeOf(r)
 	w.Header().Set("Content-Type", "text/event-stream")

@@ -12,9 +12,8 @@ import (
 	"time"
 )
 
-// A Handler serves the page. It must be made by [New], and is safe for use by multiple goroutines once
-// its fields are set. It may be served under any path: all that the page loads is there, with a
-// query.
+// A Handler serves the page, under any path. It must be made by [New], and is safe for use by
+// multiple goroutines once its fields are set.
 //
 // A program can change a gate as well, by a POST of a JSON object to the same path, with the header
 // fields Content-Type, application/json, and Sluice-Token. name is the name that the page shows:
