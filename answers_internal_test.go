@@ -360,11 +360,12 @@ type throttledAnswer struct {
 }
 
 // answerThem notes the answers, each 10 ms after its call has left, and a second after the one before. Between
-// two of them, others are accepted.
+// two of them, two others are accepted.
 func answerThem(tl *tally, calls []refusedCall, answers ...throttledAnswer) {
 	for i, a := range answers {
 		now := time.Duration(i+1) * time.Second
 		left := now - 10*time.Millisecond
+		tl.grant(left - 1)
 		tl.grant(left - 1)
 		again := calls[a.call].n > 0
 		calls[a.call].note(now, left, tl, a.others)
@@ -388,8 +389,8 @@ func TestTally_BurstOfARepeatedCall(t *testing.T) {
 // thought to be alone at first remained as repeated.
 func TestRefusedCall_IsForgotten(t *testing.T) {
 	for name, answers := range map[string][]throttledAnswer{
-		"others, others, alone": {{0, true}, {0, true}, {0, false}},
-		"alone, others, alone":  {{0, false}, {0, true}, {0, false}},
+		"others, others, alone, alone": {{0, true}, {0, true}, {0, false}, {0, false}}, // first as a probe
+		"alone, others, alone, alone":  {{0, false}, {0, true}, {0, false}, {0, false}},
 	} {
 		var tl tally
 		calls := make([]refusedCall, 1)
@@ -510,6 +511,7 @@ func TestGate_ExplainedThrottlesCount(t *testing.T) {
 			if refused != nil {
 				t.Fatal(refused)
 			}
+			time.Sleep(time.Millisecond)
 			loop.Done(t.Context(), err)
 			p.Release()
 		}
@@ -522,11 +524,14 @@ func TestGate_ExplainedThrottlesCount(t *testing.T) {
 		alone := NewRetryLoop(g, RetryPolicy{})
 		call(&alone, explained)
 		want(1)
-		for range 20 {
-			other := NewRetryLoop(g, RetryPolicy{})
-			call(&other, nil)
+		for range 2 { // first as a probe
+			for range 20 {
+				other := NewRetryLoop(g, RetryPolicy{})
+				call(&other, nil)
+			}
+			want(1)
+			call(&alone, explained)
 		}
-		call(&alone, explained)
 		want(0)
 	})
 }

@@ -43,6 +43,7 @@ type RetryLoop struct {
 	owes     bool          // for the next attempt, see listener.payLate
 	permit   *Permit       // of this attempt
 	refused  refusedCall   // its refusals by the server
+	told     time.Duration // after this attempt, for how long the server wants calls to wait, see letOthers
 	place    int           // after this attempt, behind how many of those that wait; 0: all
 	came     time.Time     // to the gate that has turned it away; zero if none has
 
@@ -102,9 +103,10 @@ func (a *RetryLoop) next(ctx context.Context, n int64, p *Permit) error {
 	longest, began := time.Duration(queue.Forever), time.Duration(0)
 	if a.attempts > 0 && a.policy.MaxElapsed != limits.Never {
 		began = a.gate.queue.Now()
-		if !a.excuses {
-			longest = a.policy.MaxElapsed - a.elapsed(began)
-		}
+	}
+	a.letOthers(ctx)
+	if a.attempts > 0 && a.policy.MaxElapsed != limits.Never && !a.excuses {
+		longest = a.policy.MaxElapsed - a.elapsed(a.gate.queue.Now())
 	}
 	r := queue.Request{N: n, Max: longest, Patience: a.policy.MaxServerWait, Label: label}
 	switch {
@@ -241,6 +243,7 @@ func (a *RetryLoop) failed(ctx context.Context, err error) error {
 	case m.throttled != nil && lesson.blocked > a.policy.MaxServerWait:
 		return a.stop(ErrServerWait, a.gate.opens())
 	case wait > 0:
+		a.told = wait
 		return a.serverWait(ctx, wait)
 	case m.throttled != nil && lesson.learned: // the gate decides when to ask again
 		a.asked++
@@ -470,7 +473,7 @@ func (a *RetryLoop) Move(gate *Gate) {
 	behind := a.gate.queue.Epoch().Sub(in.queue.Epoch())
 	a.began += behind
 	a.left = max(0, a.left+behind)
-	a.through, a.gate, a.refused, a.place = gate, in, refusedCall{}, 0
+	a.through, a.gate, a.refused, a.place, a.told = gate, in, refusedCall{}, 0, 0
 	p := a.permit
 	for a.permit = nil; p != nil && p.gate != nil && p.done.Load()&(released|answered) == 0; p = p.up {
 		if p.gate == gate { // a parent, whose own permit tells it more

@@ -198,6 +198,10 @@ func (s *listener) acceptedAgain(c *refusedCall, since time.Duration) {
 	if s.impaired.Load() { // else it was not counted among the others either
 		s.tally.grantedAgain++
 	}
+	if c.sure || c.confirmed(&s.tally) { // which was wrong
+		s.tally.alone = max(0, s.tally.alone-1)
+	}
+	s.tally.doubt.heal()
 	s.tally.repeated(c, s.queue.Now(), since, false)
 }
 

@@ -391,9 +391,12 @@ func (m *memory) failed(now time.Duration) {
 // answeredWell records that a server that is well has answered a call that left at since, see
 // listener.answeredWell, and reports whether callers may start earlier. Calls are interval apart anyway.
 func (m *memory) answeredWell(now, since time.Duration, refund int, unclear bool, interval time.Duration) (wake bool) {
-	m.tally.grant(since)
+	if m.tally.grant(since) && m.tally.allAreAlone() && !m.adaptive.searches() {
+		m.forgetRefusals()
+		wake = true
+	}
 	if !unclear && m.evidence.Granted(now, since) {
-		wake = m.forgetWeighed()
+		wake = m.forgetWeighed() || wake
 	}
 	b := m.budget.at(now)
 	b.refund(refund)

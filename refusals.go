@@ -71,17 +71,22 @@ type tally struct {
 	// sake. Most such calls come in numbers: if most of those before were alone, a further one is
 	// thought to be, too, until as many of them were not.
 	calls, alone int
+
+	doubt doubt
 }
 
 // tallied is how many calls must be accepted in a row, since a throttle, until a gate need not count any
 // more: that is enough for concernsOthers.
 const tallied = 64
 
-// grant counts a call that left at since and was accepted.
-func (t *tally) grant(since time.Duration) {
+// grant counts a call that left at since and was accepted. It reports whether that shows that others are alone.
+func (t *tally) grant(since time.Duration) (found bool) {
 	t.granted++
 	t.recent -= t.recent / recentAnswers
 	t.grantedSince = max(t.grantedSince, since)
+	alone := t.doubt.grant(since)
+	t.alone += alone
+	return alone > 0
 }
 
 // refuse counts a throttle at now that concerns all calls, of one that left at since. again says that the
@@ -92,6 +97,8 @@ func (t *tally) refuse(now, since time.Duration, again bool) {
 	}
 	if t.refused++; again {
 		t.refusedAgain++
+	} else {
+		t.doubt.refuse(since)
 	}
 	if t.recent += (1 - t.recent) / recentAnswers; t.recent > manyRefused {
 		t.again, t.apart = 0, false
@@ -106,7 +113,7 @@ func (t *tally) quiet() bool { return t.granted >= t.quietAt }
 // meet counts a call when it is throttled for the first time.
 func (t *tally) meet() {
 	if t.calls++; t.calls > tallied {
-		t.calls, t.alone = t.calls/2, t.alone/2
+		t.calls, t.alone, t.doubt.healed = t.calls/2, t.alone/2, t.doubt.healed/2
 	}
 }
 
@@ -114,7 +121,7 @@ func (t *tally) meet() {
 func (t *tally) mostAreAlone() bool { return 2*t.alone > t.calls }
 
 // allAreAlone reports whether no other throttle is known.
-func (t *tally) allAreAlone() bool { return t.alone >= t.calls }
+func (t *tally) allAreAlone() bool { return t.alone >= t.calls || t.knowsAlone() }
 
 // # Are calls throttled again?
 //
@@ -155,7 +162,7 @@ func (t *tally) others(c *refusedCall) (granted, refused float64) {
 // repeated weighs the answer of the server at now to a repeated call of c, which left at since. Answers to calls
 // that were in flight together are one, the mean of them: what throttled one of them may have throttled all.
 func (t *tally) repeated(c *refusedCall, now, since time.Duration, throttled bool) {
-	if c.costs || c.below {
+	if !c.plain() {
 		return
 	}
 	granted, refused := t.others(c)
@@ -236,6 +243,8 @@ type refusedCall struct {
 	alone    bool          // it was thought to be throttled for its own sake,
 	then     int64         // when so many throttles were in the tally
 	sure     bool          // because others were accepted
+	probe    bool          // it is the probe, or was the last one, see doubt
+	tried    time.Duration // when the first probe left with which it was throttled; 0: it was none
 	some     bool          // it is one of those that may be accepted soon, see repeated
 	costs    bool          // calls cost different amounts
 	below    bool          // the call is of a gate below, which may have a separate limit
@@ -246,23 +255,32 @@ type refusedCall struct {
 func (c *refusedCall) concernsOthers(t *tally) bool {
 	switch {
 	case c.n == 0 || t.grantedSince <= c.at: // nothing was accepted since: the earlier finding holds
-		return !c.alone && !t.mostAreAlone() && !c.apart(t)
+		return !c.alone && !t.mostAreAlone() && !(c.plain() && t.knowsAlone()) && !c.apart(t)
 	case c.alone && t.refused <= c.then:
 		return false // nothing was throttled since that is not alone
 	}
-	granted, refused := t.others(c)
-	share := (refused + 1) / (granted + refused + 2)
 	chance := chanceOfRefusals
 	if c.costs {
 		chance = chanceOfLargeRefusals
 	}
+	if c.plain() && (t.knowsAlone() || t.inDoubt() && t.doubt.chance() <= chance) {
+		return false
+	}
+	granted, refused := t.others(c)
+	share := (refused + 1) / (granted + refused + 2)
 	return !c.apart(t) && math.Pow(share, float64(c.against+1)) > chance/max(1, float64(t.calls-t.alone)/fewRefused)
 }
 
 // apart reports whether throttles such as those of c concern only their calls, see repeated.
 func (c *refusedCall) apart(t *tally) bool {
-	return t.apart && t.healed > oftenHealed && c.n < fewRepeats && !c.costs && !c.below
+	return t.apart && t.healed > oftenHealed && c.n < fewRepeats && c.plain()
 }
+
+// plain reports whether all calls cost the same, and share one limit.
+func (c *refusedCall) plain() bool { return !c.costs && !c.below }
+
+// confirmed reports whether c was found to be alone as a probe: then it is counted.
+func (c *refusedCall) confirmed(t *tally) bool { return c.tried > 0 && c.tried == t.doubt.confirmed }
 
 // note records a throttle of c at now, which concerns others or not. c left at since. If it concerns
 // others, the tally is yet to count it.
@@ -270,14 +288,20 @@ func (c *refusedCall) note(now, since time.Duration, t *tally, others bool) {
 	c.some = !others && c.apart(t)
 	if c.n > 0 && t.grantedSince > c.at {
 		c.against++
+		t.doubt.again(now, since, t.grantedSince)
 		t.repeated(c, now, since, true)
+	}
+	if c.probe {
+		c.probe, t.doubt.probing = false, false
 	}
 	if c.n++; c.n == 1 {
 		c.granted, c.refused = t.granted-t.grantedAgain, t.refused-t.refusedAgain
 		if since < t.burst {
 			c.refused = t.before
 		}
-		t.meet()
+		if t.meet(); t.calls == 1 {
+			t.doubt = doubt{began: now}
+		}
 	}
 	if others || c.some {
 		c.own++
@@ -295,9 +319,14 @@ func (c *refusedCall) note(now, since time.Duration, t *tally, others bool) {
 	case others:
 		return
 	}
-	if c.n > 1 && !c.sure && t.grantedSince > before {
-		c.sure = true
-		t.alone++
+	switch {
+	case c.n == 1 || c.sure || t.grantedSince <= before:
+	case c.plain() && t.inDoubt():
+		c.tried = t.doubt.try(since)
+	default:
+		if c.sure = true; !c.confirmed(t) {
+			t.alone++
+		}
 		t.refused -= c.own
 		t.refusedAgain -= c.ownAgain
 		c.own, c.ownAgain = 0, 0

@@ -325,3 +325,38 @@ func TestQueue_PushBehind_ManyRefused(t *testing.T) {
 		})
 	}
 }
+
+// A caller whose call was not rejected is found behind those that were, if these are no crowd.
+func TestQueue_HasNew(t *testing.T) {
+	for _, c := range []struct {
+		refused, others int
+		want            bool
+	}{
+		{0, 0, false},
+		{0, 1, true},
+		{1, 0, false},
+		{1, 1, true},
+		{mostOthers - 1, 0, false},
+		{mostOthers - 1, 1, true},
+		{mostOthers, 0, true},
+	} {
+		q := new(Queue)
+		q.Init(&every{interval: time.Second, next: time.Hour}, Config{})
+		q.Lock()
+		for i := range c.refused + c.others {
+			r := Request{N: 1, Max: Forever}
+			if i < c.refused {
+				r.Refused, r.First = 1, q.epoch.Add(time.Duration(i))
+			}
+			w, err := q.newEntry(0, &r, nil, deadline{}, 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			q.enter(0, &r, w, q.back, Forever)
+		}
+		if got := q.HasNew(); got != c.want {
+			t.Errorf("%d were rejected, %d not: %t, want %t", c.refused, c.others, got, c.want)
+		}
+		q.Unlock()
+	}
+}

@@ -93,6 +93,19 @@ func (q *Queue) letOthersAsk(now time.Duration, n int) {
 	}
 }
 
+// HasNew reports whether a caller waits whose call was not rejected before. It looks at mostOthers, of which more
+// are no crowd of rejected ones. The queue must be locked.
+func (q *Queue) HasNew() bool {
+	w := q.front
+	for range mostOthers {
+		if w == nil || !w.again() {
+			return w != nil
+		}
+		w = w.next
+	}
+	return true
+}
+
 // again reports whether w was rejected before.
 func (w *Waiter) again() bool { return w.rare != nil && w.rare.refused > 0 }
 
