@@ -242,6 +242,8 @@ func (a *RetryLoop) failed(ctx context.Context, err error) error {
 		return a.final(err, &m)
 	case m.throttled != nil && lesson.blocked > a.policy.MaxServerWait:
 		return a.stop(ErrServerWait, a.gate.opens())
+	case wait > 0 && lesson.alone:
+		return a.backOff(ctx, alone, m.throttled.at)
 	case wait > 0:
 		a.told = wait
 		return a.serverWait(ctx, wait)

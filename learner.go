@@ -98,7 +98,7 @@ func (l *learner) ended(e *ending, reply adaptive.Reply) {
 
 // refused records that the server throttled a call, and asked for a wait of asked. It may have
 // named the unit whose limit was exhausted.
-func (l *learner) refused(e *ending, asked time.Duration, named Unit) {
+func (l *learner) refused(e *ending, asked time.Duration, named Unit) (ignored bool) {
 	if !l.isBlocked() || e.since > l.askedUntil+forgottenBlockage {
 		l.blockedAt = e.now
 	}
@@ -106,10 +106,17 @@ func (l *learner) refused(e *ending, asked time.Duration, named Unit) {
 	reply := adaptive.Reply{Outcome: adaptive.Refused, RetryAfter: asked}
 	if l.more == nil {
 		call, _ := l.charged(e)
+		before := l.controller.Belief().Ignored
 		l.controller.Ended(e.now, call, reply)
-		return
+		return l.controller.Belief().Ignored > before
 	}
 	l.refusedBy(l.blame(e, named, asked > 0), e, reply)
+	return false
+}
+
+// searches reports whether no limit has shown yet.
+func (l *learner) searches() bool {
+	return l.more == nil && l.controller.Belief().Phase == adaptive.Searching
 }
 
 // isBlocked reports whether the last call was throttled because of some unit.

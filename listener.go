@@ -49,7 +49,7 @@ func (s *listener) honor(err error, throttled *throttledError, since time.Durati
 	} else {
 		l = s.throttled(err, since, wait, p, throttled.weighed)
 	}
-	if wait > 0 {
+	if wait > 0 && !l.alone {
 		s.pauseUntil(at, err.Error(), since, explained)
 	}
 	return wait, l
@@ -173,10 +173,11 @@ func (s *listener) concernsOthers(p *Permit, since time.Duration, c *refusedCall
 	c.costs = p != nil && (p.n > 1 || p.costs() != nil)
 	c.below = below
 	now, others := s.queue.Now(), c.concernsOthers(&s.tally)
-	switch {
-	case c.n == 0:
-		s.strays.add(now, since, s.room.calls.Calls(), s.sofar(now).calls)
-	case p != nil:
+	s.strays.add(now, since, s.room.calls.Calls(), s.sofar(now).calls)
+	if !s.memory.limited() && s.strays.alone(since) {
+		others = false
+	}
+	if c.n > 0 && p != nil {
 		p.first(repeated)
 	}
 	c.note(now, since, &s.tally, others)

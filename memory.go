@@ -265,6 +265,7 @@ func (m *memory) endRecord(call *ending) {
 // learn.
 type lesson struct {
 	learned bool
+	alone   bool          // it concerns only the call
 	blocked time.Duration // for how long the server has accepted nothing
 }
 
@@ -286,31 +287,54 @@ func (m *memory) throttled(here sofar, call *ending, asked time.Duration, weighe
 	m.ramp.published(false)
 	switch {
 	case m.learner == nil && (m.adaptive.Disabled || !m.suspects(here, call.since, asked, weighed)):
-		if m.adaptive.Disabled && asked == 0 && !m.strays.few(call.since, here.calls) { // a pause begins the other slow starts
-			m.slowStart(call.now, call.since, 0, false)
+		if m.adaptive.Disabled || asked > 0 {
+			m.slowStart(call.now, call.since, asked, false)
 		}
 		m.answersCount.Store(m.ramp != nil)
 		return lesson{}
+	case m.learner != nil && !m.limited() && asked > 0 && m.stray(call.since):
+		m.learner.ended(call, adaptive.Reply{Outcome: adaptive.Unknown})
+		return lesson{}
 	case m.learner == nil:
 		m.learn(here, call.n)
+		if !weighed {
+			m.strays.teach(call.since)
+		}
+	case !m.limited() && asked > 0: // those without a time may be of a cap on calls in flight
+		m.strays.teach(call.since)
 	}
 	m.learner.weighed = m.learner.weighed && weighed
-	m.learner.refused(call, asked, named)
-	return lesson{true, m.learner.blockedFor(call.now)}
+	if m.strays.known {
+		m.learner.controller.Strays()
+	}
+	ignored := m.learner.refused(call, asked, named)
+	return lesson{true, ignored, m.learner.blockedFor(call.now)}
+}
+
+// stray reports whether a call that left at since and was throttled is a stray, see strays.
+func (m *memory) stray(since time.Duration) bool {
+	return m.strays.few(since) && (m.given.any() || m.adaptive.Disabled || m.strays.settled())
+}
+
+// limited reports whether a limit has shown, from which the gate learns. A gate that searches learns before, but
+// where throttled calls are expensive the first one shows a limit.
+func (m *memory) limited() bool {
+	searches := m.adaptive.Search && !m.adaptive.AvoidThrottling
+	return m.learner != nil && !(searches && m.learner.searches())
 }
 
 // suspects records that a call that left at since was throttled, and reports whether it is time to
 // learn. weighed says that many calls were throttled lately.
 func (m *memory) suspects(here sofar, since, asked time.Duration, weighed bool) bool {
 	now := here.at
+	if !weighed && m.stray(since) && (asked > 0 || !m.given.any()) {
+		return false
+	}
 	if m.given.any() {
 		if many := m.strikes.add(now, since, here.calls, asked > 0); many || asked > 0 {
 			return many
 		}
 		m.slowStart(now, since, 0, false)
-		return false
-	}
-	if asked == 0 && !weighed && m.strays.few(since, here.calls) {
 		return false
 	}
 	m.ramp = m.ramp.refuse(now, since, asked, false)
@@ -322,7 +346,7 @@ func (m *memory) suspects(here sofar, since, asked time.Duration, weighed bool) 
 // or surely is. A gate with a rate needs no slow start, one that learns decides by itself, and one whose
 // server publishes how fast its limits refill starts as they do after a pause.
 func (m *memory) slowStart(now, since, asked time.Duration, surely bool) {
-	if asked > 0 && m.limits.refill() {
+	if asked > 0 && m.limits.refill() || m.stray(since) && !surely {
 		return
 	}
 	if m.rate.Count == 0 && m.learner == nil {
@@ -397,6 +421,11 @@ func (m *memory) answeredWell(now, since time.Duration, refund int, unclear bool
 	}
 	if !unclear && m.evidence.Granted(now, since) {
 		wake = m.forgetWeighed() || wake
+	}
+	if m.learner != nil && m.strays.mistaken(since) {
+		m.forgetRefusals()
+		m.search()
+		wake = true
 	}
 	b := m.budget.at(now)
 	b.refund(refund)

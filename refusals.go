@@ -187,48 +187,99 @@ func (t *tally) repeated(c *refusedCall, now, since time.Duration, throttled boo
 // A server that throttles because there are too many calls throttles most of those that are in flight
 // together, once its allowance is used up. One that sheds load at random, or has a bad machine behind its
 // balancer, throttles one here and there, however few there are: a gate that learned from them was slower with
-// each, and at 5 % ended at a hundredth of what was possible. So while a gate knows no limit, a few of many calls
-// in flight that are throttled without a time to wait begin no slow start. A limit that is nearly enough for
-// all calls looks the same: it is exceeded by that share at most.
+// each, and at 5 % ended at a hundredth of what was possible. If each paused all calls, too, because it came with
+// a Retry-After of a second, one call in a hundred left a fiftieth of the throughput.
+//
+// The calls that are in flight when the first of them is throttled are a flight. While a gate knows no limit, one
+// of which few are throttled teaches nothing, and the gate goes on as before when the pause is over that the
+// server asked for, if any. After strayFlights of them, strays concern only themselves. A limit that is nearly
+// enough for all calls looks the same: it is exceeded by that share at most.
 //
 //	in flight together    throttled    it is
 //	                32            1    a stray
 //	                32            7    a limit
 //	                 4            1    a limit, as far as is known
+//	                 4            2    a stray, if that many flights were before
 //
-// Those that say for how long to wait are obeyed: not to learn from them either, while each pauses all calls, cost
-// more at windows and small buckets than it gained at servers that throttle at random.
+// Of the first calls of a gate one that is throttled may be the end of a small window, so the gate slows down at
+// once. It takes that back when it turns out that the others of its flight were accepted.
 const (
-	strayMany  = 16 // calls in flight together that tell strays from a limit
-	strayShare = .2 // of them are throttled at most
-	strayAfter = 64 // calls that have started since a limit showed: the first crowd uses up a small window
+	strayMany    = 8  // calls in flight together that tell strays from a limit
+	strayShare   = .2 // of them are throttled at most
+	strayAfter   = 64 // calls that have started since a limit showed: the first crowd uses up a small window
+	strayFlights = 3  // after which few mean strays, and twice as many a limit
+	strayMean    = 32 // flights whose mean counts then
 )
 
-// strays counts how many calls were throttled of those in flight together. It is guarded by the lock of
-// the gate's queue. The zero strays has seen none.
+// strays counts how many calls were throttled of each flight. It is guarded by the lock of the gate's queue.
+// The zero strays has seen none.
 type strays struct {
-	began time.Duration // when the first throttle of the last flight came
-	size  int64         // calls that were in flight then
-	n     int           // that were throttled of them
-	from  int64         // calls that had started when such a flight showed a limit last
+	began   time.Duration // the end of the instant at which the first of the flight was throttled
+	size    int64         // calls that were in flight then
+	n       int           // that were throttled of them
+	since   int64         // calls that had started then
+	calls   int64         // that had started when the last of these was throttled
+	from    int64         // that had started when a flight showed a limit last
+	flights int           // since then, of which few were throttled
+	small   int           // since then, that were too small to tell
+	lately  [2]float64    // throttled and started calls of the last flights
+	known   bool          // there were some
+	taught  bool          // the gate learns since this flight
 }
 
-// add counts the first throttle, at now, of a call that left at since when inFlight were in flight with it.
-// calls is how many had started.
+// add counts a throttle, at now, of a call that left at since when inFlight were in flight with it. calls is
+// how many had started.
 func (s *strays) add(now, since time.Duration, inFlight, calls int64) {
 	if since >= s.began {
-		s.began, s.size, s.n = now, inFlight, 0
+		if s.flights > 0 {
+			s.lately[0] += float64(s.n) - s.lately[0]/strayMean
+			s.lately[1] += float64(calls-s.since) - s.lately[1]/strayMean
+		}
+		s.since = calls
+		// Not now: a call that leaves at this instant may be throttled at it.
+		s.began, s.size, s.n, s.taught = now+1, inFlight, 0, false
+		if inFlight >= strayMany {
+			s.flights++
+			s.known = s.known || s.flights > strayFlights
+		} else {
+			s.small++
+		}
 	}
-	if s.n++; float64(s.n) > strayShare*float64(s.size) {
-		s.from = calls
+	s.calls = calls
+	if s.n++; !s.low() {
+		s.from, s.flights, s.small, s.lately = calls, 0, 0, [2]float64{}
 	}
 }
 
-// few reports whether a call that left at since and was throttled, when so many calls had started, is a stray,
-// as far as is known.
-func (s *strays) few(since time.Duration, calls int64) bool {
-	return since < s.began && s.size >= strayMany && calls-s.from >= strayAfter &&
-		float64(s.n) <= strayShare*float64(s.size)
+// low reports whether no more of the flight are throttled than there may be strays.
+func (s *strays) low() bool {
+	n, most := float64(s.n), strayShare*float64(s.size)
+	if s.flights > strayFlights { // two of the few that do not wait for themselves may be strays
+		return n <= max(2, 2*most) && s.lately[0] <= strayShare*max(strayAfter, s.lately[1])
+	}
+	return n <= most || s.size < strayMany && s.n == 1 && s.small <= s.flights
+}
+
+// few reports whether a call that left at since and was throttled is a stray, as far as is known.
+func (s *strays) few(since time.Duration) bool { return since < s.began && s.flights > 0 && s.low() }
+
+// settled reports whether it is not the first crowd any more.
+func (s *strays) settled() bool { return s.flights > strayFlights || s.calls-s.from >= strayAfter }
+
+// alone reports whether such a call concerns only itself.
+func (s *strays) alone(since time.Duration) bool { return s.flights > strayFlights && s.few(since) }
+
+// teach notes that the gate learns from a throttled call that left at since.
+func (s *strays) teach(since time.Duration) { s.taught = since < s.began }
+
+// mistaken reports whether the gate learns from a flight of which few were throttled: once, after a call was
+// accepted that left at since, later than that flight.
+func (s *strays) mistaken(since time.Duration) bool {
+	if !s.taught || since < s.began {
+		return false
+	}
+	s.taught = false
+	return s.size >= strayMany && s.low()
 }
 
 // A refusedCall is the memory of the attempts of one call about how they were throttled.

@@ -20,10 +20,11 @@ type chance struct {
 	single   float64 // share of the calls that were rejected alone
 	share    float64 // share rejected by chance, as the last test showed
 	testing  bool
-	calls    int // since the test began or ended
-	bad      int // refused ones of them
-	patience int // calls before the next test
-	told     int // refusals that came with a time to wait, at most 3
+	calls    int  // since the test began or ended
+	bad      int  // refused ones of them
+	patience int  // calls before the next test
+	strays   bool // rejections with a time may be chance, too
+	told     int  // refusals that came with a time to wait, at most 3
 }
 
 const (
@@ -36,6 +37,9 @@ const (
 	testCalls = 200
 	testPace  = .9
 )
+
+// Strays says that rejections with a time to wait may be chance, too.
+func (c *Controller) Strays() { c.chance.strays = true }
 
 func (k *chance) init() { k.suspect, k.patience = -1, 300 }
 
@@ -88,7 +92,7 @@ func (k *chance) may(expected bool, told bool) bool {
 	case expected:
 		enough = 1
 	}
-	if told || k.doubt > enough || expected && k.share < noisy && !silent {
+	if told && !k.strays || k.doubt > enough || expected && k.share < noisy && !silent {
 		k.suspect, k.doubt = -1, 0
 		k.testing = false
 		return false

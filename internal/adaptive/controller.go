@@ -274,13 +274,16 @@ func (c *Controller) Ended(now time.Duration, call Call, reply Reply) {
 	c.at = t
 	took := math.Max(0, t-call.sent)
 	c.latency.ended(c, took, call, reply.Outcome == Granted)
+	until := c.until
 	if reply.RetryAfter > 0 && reply.Outcome == Refused {
 		c.until = math.Max(c.until, t+reply.RetryAfter.Seconds())
 		c.service.refused(reply.RetryAfter.Seconds())
 	}
 	switch reply.Outcome {
 	case Refused:
-		c.refused(t, call, took, reply.RetryAfter > 0)
+		if c.refused(t, call, took, reply.RetryAfter > 0) {
+			c.until = until
+		}
 	case Unknown:
 		c.blockage.forget(call)
 	case Elsewhere:
@@ -308,13 +311,13 @@ func average(mean *float64, x, weight float64) {
 }
 
 // refused handles a rejection. What it means depends on what is believed.
-func (c *Controller) refused(t float64, call Call, took float64, told bool) {
+func (c *Controller) refused(t float64, call Call, took float64, told bool) (ignored bool) {
 	c.refusals++
 	c.pace.refusals++
 	average(&c.refusal, took, .2)
 	at := c.denied(call)
 	if c.capacity.refused(c, t, call, told) {
-		return
+		return false
 	}
 	switch {
 	case call.epoch != c.epoch: // it started before the news
@@ -324,9 +327,11 @@ func (c *Controller) refused(t float64, call Call, took float64, told bool) {
 		c.blockage.again(c, t, call)
 	case c.chance.may(c.expected(), told):
 		c.ignored++
+		return true
 	default:
 		c.block(t, call, at, told)
 	}
+	return false
 }
 
 // denied corrects what was accepted by a call that was not, and returns its point.

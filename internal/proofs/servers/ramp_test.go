@@ -517,23 +517,52 @@ func TestSlowStart_APauseThatBecomesLong(t *testing.T) {
 	})
 }
 
-// A server without a limit throttles one call in 50 at random, without a time to wait. 32 callers need 10 s and a few
-// backoffs: when each such call taught the gate, they took 42 s.
+// A server without a limit throttles one call in 50 at random. 32 callers need 10 s, two waits of a second on average, at most
+// four in 160, and a pause or two until strays are known: when each such call taught the gate, they took 42 s, and when
+// each paused it, minutes. A search that strays have ended early may take longer.
 func TestAdaptive_ThrottledAtRandom(t *testing.T) {
-	for name, cfg := range map[string]sluice.Config{
-		"default":  {},
-		"disabled": {Adaptive: sluice.Adaptive{Disabled: true}},
-		"capped":   {Concurrency: 32},
+	rate := sluice.Rate{Count: 320, Per: time.Second}
+	below := func(parent sluice.Config) func(*testing.T) sluice.Config {
+		return func(t *testing.T) sluice.Config { return sluice.Config{Parent: mustGate(t, parent)} }
+	}
+	alone := func(cfg sluice.Config) func(*testing.T) sluice.Config {
+		return func(*testing.T) sluice.Config { return cfg }
+	}
+	for name, cfg := range map[string]func(*testing.T) sluice.Config{
+		"default":                    alone(sluice.Config{}),
+		"disabled":                   alone(sluice.Config{Adaptive: sluice.Adaptive{Disabled: true}}),
+		"capped":                     alone(sluice.Config{Concurrency: 32}),
+		"told":                       alone(sluice.Config{Rate: rate}),
+		"below an adaptive parent":   below(sluice.Config{Adaptive: sluice.Adaptive{Children: true}}),
+		"below a parent with a rate": below(sluice.Config{Rate: rate}),
+		"searching":                  alone(sluice.Config{Adaptive: sluice.Adaptive{Search: true, Start: rate}}),
 	} {
-		t.Run(name, func(t *testing.T) { throttledAtRandom(t, cfg) })
+		for says, throttle := range map[string]func(error) error{
+			"bare":           sluice.Throttled,
+			"Retry-After: 1": func(err error) error { return sluice.ThrottledFor(err, time.Second) },
+		} {
+			if name == "searching" && says == "bare" {
+				continue // the first ends the search: it may be that of a cap
+			}
+			t.Run(name+", "+says, func(t *testing.T) {
+				within := 25 * time.Second
+				if name == "searching" {
+					within = 90 * time.Second
+				}
+				for seed := range uint64(5) {
+					throttledAtRandom(t, cfg, throttle, seed, within)
+				}
+			})
+		}
 	}
 }
 
-func throttledAtRandom(t *testing.T, cfg sluice.Config) {
+func throttledAtRandom(t *testing.T, config func(*testing.T) sluice.Config, throttle func(error) error, seed uint64, within time.Duration) {
 	synctest.Test(t, func(t *testing.T) {
 		const callers, each, took = 32, 100, 100 * time.Millisecond
+		cfg := config(t)
 		g := mustGate(t, cfg)
-		random := rand.New(rand.NewPCG(1, 2))
+		random := rand.New(rand.NewPCG(1, seed))
 		var mu sync.Mutex
 		begin := time.Now()
 		var all sync.WaitGroup
@@ -546,7 +575,7 @@ func throttledAtRandom(t *testing.T, cfg sluice.Config) {
 						mu.Unlock()
 						if throttled {
 							time.Sleep(5 * time.Millisecond)
-							return sluice.Throttled(errBusy)
+							return throttle(errBusy)
 						}
 						time.Sleep(took)
 						return nil
@@ -557,8 +586,62 @@ func throttledAtRandom(t *testing.T, cfg sluice.Config) {
 			})
 		}
 		all.Wait()
-		if late := time.Since(begin); late > 20*time.Second || g.Stats().Learned != nil {
-			t.Errorf("3,200 calls that need %v took %v: %v", each*took, late, g.Stats())
+		if late := time.Since(begin); late > within {
+			t.Errorf("seed %d: 3,200 calls that need %v took %v: %v", seed, each*took, late, g.Stats())
 		}
 	})
+}
+
+// A server throttles one call in 50 at random, and after 20 s more than 50 per second, all with Retry-After: 1. That strays were
+// seen before hides the limit from no gate.
+func TestAdaptive_ALimitAfterStrays(t *testing.T) {
+	rate := sluice.Rate{Count: 320, Per: time.Second}
+	for name, c := range map[string]struct {
+		cfg  sluice.Config
+		want int
+	}{
+		"default":   {sluice.Config{}, 900},
+		"told":      {sluice.Config{Rate: rate}, 1200},
+		"searching": {sluice.Config{Adaptive: sluice.Adaptive{Search: true, Start: rate}}, 600},
+		"disabled":  {sluice.Config{Adaptive: sluice.Adaptive{Disabled: true}}, 450}, // each throttle pauses all
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				g := mustGate(t, c.cfg)
+				random := rand.New(rand.NewPCG(1, 3))
+				bucket := limits.Must(leaky.New(limits.Rate{Count: 50, Per: time.Second, Burst: 10}))
+				var mu sync.Mutex
+				begin, granted, throttled := time.Now(), 0, 0
+				var all sync.WaitGroup
+				for range 32 {
+					all.Go(func() {
+						for time.Since(begin) < 80*time.Second {
+							sluice.Retry(bg, g, func(context.Context) error {
+								time.Sleep(5 * time.Millisecond)
+								mu.Lock()
+								limited := time.Since(begin) > 20*time.Second
+								refused := random.Float64() < .02 || limited && !bucket.Take(1).Allowed()
+								if limited && refused {
+									throttled++
+								} else if limited {
+									granted++
+								}
+								mu.Unlock()
+								if refused {
+									return sluice.ThrottledFor(errBusy, time.Second)
+								}
+								time.Sleep(95 * time.Millisecond)
+								return nil
+							}, sluice.RetryPolicy{})
+						}
+					})
+				}
+				all.Wait()
+				t.Logf("%d granted and %d throttled of 3,000", granted, throttled)
+				if granted < c.want || throttled > 400 {
+					t.Errorf("%d granted and %d throttled of 3,000: %v", granted, throttled, g.Stats())
+				}
+			})
+		})
+	}
 }
