@@ -589,7 +589,7 @@ func TestGate_PublishedLimitsMeasureNoRate(t *testing.T) {
 	}
 }
 
-// A few of many calls in flight that are throttled are strays, and later calls than those of the first crowd surely.
+// A few of many calls in flight that are throttled are strays, and surely if they are not the first calls.
 func TestStrays(t *testing.T) {
 	const s = time.Second
 	for _, c := range []struct {
@@ -660,7 +660,7 @@ func TestStrays_SmallFlights(t *testing.T) {
 	}
 }
 
-// After three flights of which few were throttled the next such call concerns only itself, also if few are in
+// After three flights with few throttled calls the next such call concerns only itself, also if few are in
 // flight, until one shows a limit, or many of several are throttled.
 func TestStrays_Alone(t *testing.T) {
 	known := func() (*strays, time.Duration) {

@@ -40,10 +40,10 @@ import (
 // When one is found to be alone, and none was accepted on a later attempt, all of them are thought to be alone, and
 // so are new ones: the gate forgets what it has learned from them. The first that is accepted ends that.
 //
-// More than fewRefused throttled calls are a crowd, and none of this applies. A gate that was told a rate or a limit
+// More than fewRefused throttled calls are many, and none of this applies. A gate that was told a rate or a limit
 // lets no others go first: there the pace does not rise, and throttled calls keep their place.
 //
-// The others may take long, or many of them may be bad, too. So after a while a call is the probe as soon as one other
+// The others may take long, or many of them may also be bad. So after a while a call is the probe as soon as one other
 // was accepted since the last probe. Each such probe that is throttled makes the next one count for more, as in
 // refusals.go. After a further while the calls take their turn.
 const (

@@ -300,11 +300,11 @@ func (m *memory) throttled(here sofar, call *ending, asked time.Duration, weighe
 		if !weighed {
 			m.strays.teach(call.since)
 		}
-	case !m.limited() && asked > 0: // those without a time may be of a cap on calls in flight
+	case !m.limited() && asked > 0: // those without a time may mean a cap on calls in flight
 		m.strays.teach(call.since)
 	}
 	m.learner.weighed = m.learner.weighed && weighed
-	if m.strays.known {
+	if m.strays.known && !m.adaptive.AvoidThrottling {
 		m.learner.controller.Strays()
 	}
 	ignored := m.learner.refused(call, asked, named)

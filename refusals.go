@@ -187,11 +187,11 @@ func (t *tally) repeated(c *refusedCall, now, since time.Duration, throttled boo
 // A server that throttles because there are too many calls throttles most of those that are in flight
 // together, once its allowance is used up. One that sheds load at random, or has a bad machine behind its
 // balancer, throttles one here and there, however few there are: a gate that learned from them was slower with
-// each, and at 5 % ended at a hundredth of what was possible. If each paused all calls, too, because it came with
+// each, and at 5 % ended at a hundredth of what was possible. If each also paused all calls, because it came with
 // a Retry-After of a second, one call in a hundred left a fiftieth of the throughput.
 //
-// The calls that are in flight when the first of them is throttled are a flight. While a gate knows no limit, one
-// of which few are throttled teaches nothing, and the gate goes on as before when the pause is over that the
+// The calls that are in flight when the first of them is throttled are a flight. While a gate knows no limit, a
+// flight with few throttled calls teaches nothing, and the gate goes on as before when the pause is over that the
 // server asked for, if any. After strayFlights of them, strays concern only themselves. A limit that is nearly
 // enough for all calls looks the same: it is exceeded by that share at most.
 //
@@ -206,7 +206,7 @@ func (t *tally) repeated(c *refusedCall, now, since time.Duration, throttled boo
 const (
 	strayMany    = 8  // calls in flight together that tell strays from a limit
 	strayShare   = .2 // of them are throttled at most
-	strayAfter   = 64 // calls that have started since a limit showed: the first crowd uses up a small window
+	strayAfter   = 64 // calls that have started since a limit showed: the first calls use up a small window
 	strayFlights = 3  // after which few mean strays, and twice as many a limit
 	strayMean    = 32 // flights whose mean counts then
 )
@@ -220,7 +220,7 @@ type strays struct {
 	since   int64         // calls that had started then
 	calls   int64         // that had started when the last of these was throttled
 	from    int64         // that had started when a flight showed a limit last
-	flights int           // since then, of which few were throttled
+	flights int           // since then, with few throttled calls
 	small   int           // since then, that were too small to tell
 	lately  [2]float64    // throttled and started calls of the last flights
 	known   bool          // there were some
@@ -263,7 +263,7 @@ func (s *strays) low() bool {
 // few reports whether a call that left at since and was throttled is a stray, as far as is known.
 func (s *strays) few(since time.Duration) bool { return since < s.began && s.flights > 0 && s.low() }
 
-// settled reports whether it is not the first crowd any more.
+// settled reports whether these are not the first calls any more.
 func (s *strays) settled() bool { return s.flights > strayFlights || s.calls-s.from >= strayAfter }
 
 // alone reports whether such a call concerns only itself.
@@ -272,7 +272,7 @@ func (s *strays) alone(since time.Duration) bool { return s.flights > strayFligh
 // teach notes that the gate learns from a throttled call that left at since.
 func (s *strays) teach(since time.Duration) { s.taught = since < s.began }
 
-// mistaken reports whether the gate learns from a flight of which few were throttled: once, after a call was
+// mistaken reports whether the gate learns from a flight with few throttled calls: once, after a call was
 // accepted that left at since, later than that flight.
 func (s *strays) mistaken(since time.Duration) bool {
 	if !s.taught || since < s.began {

@@ -23,7 +23,7 @@ type chance struct {
 	calls    int  // since the test began or ended
 	bad      int  // refused ones of them
 	patience int  // calls before the next test
-	strays   bool // rejections with a time may be chance, too
+	strays   bool // rejections with a time may also be chance
 	told     int  // refusals that came with a time to wait, at most 3
 }
 
@@ -38,7 +38,7 @@ const (
 	testPace  = .9
 )
 
-// Strays says that rejections with a time to wait may be chance, too.
+// Strays says that rejections with a time to wait may also be chance.
 func (c *Controller) Strays() { c.chance.strays = true }
 
 func (k *chance) init() { k.suspect, k.patience = -1, 300 }

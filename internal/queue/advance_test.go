@@ -326,7 +326,7 @@ func TestQueue_PushBehind_ManyRefused(t *testing.T) {
 	}
 }
 
-// A caller whose call was not rejected is found behind those that were, if these are no crowd.
+// A caller whose call was not rejected is found behind those that were, if these are few.
 func TestQueue_HasNew(t *testing.T) {
 	for _, c := range []struct {
 		refused, others int

@@ -94,7 +94,7 @@ func (q *Queue) letOthersAsk(now time.Duration, n int) {
 }
 
 // HasNew reports whether a caller waits whose call was not rejected before. It looks at mostOthers, of which more
-// are no crowd of rejected ones. The queue must be locked.
+// are few rejected ones. The queue must be locked.
 func (q *Queue) HasNew() bool {
 	w := q.front
 	for range mostOthers {

@@ -542,12 +542,12 @@ func TestAdaptive_ThrottledAtRandom(t *testing.T) {
 			"Retry-After: 1": func(err error) error { return sluice.ThrottledFor(err, time.Second) },
 		} {
 			if name == "searching" && says == "bare" {
-				continue // the first ends the search: it may be that of a cap
+				continue // the first ends the search: it may mean a cap
 			}
 			t.Run(name+", "+says, func(t *testing.T) {
-				within := 25 * time.Second
+				within := 40 * time.Second
 				if name == "searching" {
-					within = 90 * time.Second
+					within = 200 * time.Second
 				}
 				for seed := range uint64(5) {
 					throttledAtRandom(t, cfg, throttle, seed, within)
