@@ -155,7 +155,6 @@ func (a answering) Adjust(context.Context, int64, time.Duration) error        { 
 type free struct{}
 
 func (free) Admit(context.Context, int64) (time.Duration, error) { return 0, nil }
-func (free) Adjust(context.Context, int64, time.Duration) error  { return nil }
 
 // withBurst returns rate with a burst, and no limit as no limit.
 func withBurst(rate sluice.Rate, burst int64) sluice.Rate {
