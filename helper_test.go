@@ -151,11 +151,6 @@ type answering func(ctx context.Context, n int64) (time.Duration, error)
 func (a answering) Admit(ctx context.Context, n int64) (time.Duration, error) { return a(ctx, n) }
 func (a answering) Adjust(context.Context, int64, time.Duration) error        { return nil }
 
-// free is a limiter that lets everything through.
-type free struct{}
-
-func (free) Admit(context.Context, int64) (time.Duration, error) { return 0, nil }
-
 // withBurst returns rate with a burst, and no limit as no limit.
 func withBurst(rate sluice.Rate, burst int64) sluice.Rate {
 	if rate.Count > 0 {
