@@ -7,7 +7,7 @@ import (
 )
 
 // A Limiter is a limit that decides immediately and never waits. The limits of packages leaky,
-// window and sluiceredis are Limiters. One of this process should also have the methods
+// window and sluiceredis are Limiters. One of this process should also have exactly the methods
 //
 //	OnChange(f func()) (stop func())
 //	Forecast() Forecast

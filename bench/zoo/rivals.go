@@ -51,7 +51,7 @@ var clients = []client{
 	named("idempotent", "sluicehttp; all requests are declared idempotent", client{http: overHTTP(func(*server) sluicehttp.Config {
 		return sluicehttp.Config{Idempotent: func(*http.Request, []byte) bool { return true }}
 	})}),
-	named("refused", "sluicehttp with an Inspector: what the server counts as a refusal is a throttle", client{http: overHTTP(inspected)}),
+	named("refused", "sluicehttp with a Config.Inspect: what the server counts as a refusal is a throttle", client{http: overHTTP(inspected)}),
 	named("no-remaining", "sluicehttp without the limits that granted responses publish", client{http: overHTTP(func(*server) sluicehttp.Config {
 		return sluicehttp.Config{Inspect: noRemaining}
 	})}),

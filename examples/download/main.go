@@ -1,8 +1,6 @@
 // Download fetches URLs in parallel, paced and retried, and prints the size of each.
 //
 //	go run ./examples/download https://example.com/ https://example.org/
-//
-// Its functions are the functions of README.md.
 package main
 
 import (
