@@ -118,7 +118,7 @@ type Learned struct {
 	Blocked      bool          // the last call was throttled, and none has been accepted since
 	ThrottleCost time.Duration // the cost of a throttled call; 0 if calls are accepted again immediately
 
-	Throttled uint64 // refused calls
+	Throttled uint64 // throttled calls
 	Ignored   uint64 // of them, those treated as chance
 	Updates   uint64 // how often the gate has updated its estimate,
 	UpdatedAt time.Time

@@ -258,9 +258,9 @@ type Event struct {
 	LimitedBy limits.Cause // the cause that delays the first of the callers that wait
 
 	Held    time.Duration // how long the call was in flight
-	Reason  string        // why the call was refused, in a word: see Rejections; or Learned.Why
+	Reason  string        // why the call was rejected, in a word: see Rejections; or Learned.Why
 	Attempt int           // how many attempts of the call have failed
-	Err     error         // the error of the refusal, or of the attempt
+	Err     error         // the error of the rejection, or of the attempt
 	Why     string        // the text passed to PauseUntil, the estimate, or as WaitError.Why
 }
 

@@ -65,7 +65,7 @@ func ExampleGate_String() {
 	gate.TryAcquire() // too early
 	fmt.Println(gate)
 	permit.Release()
-	// Output: github: 5/s, 1 of 8 in flight, 1 granted, 1 refused
+	// Output: github: 5/s, 1 of 8 in flight, 1 admitted, 1 rejected
 }
 
 func ExampleStats_String() {
@@ -94,8 +94,8 @@ func ExampleStats_String() {
 		Admitted:    20,
 	})
 	// Output:
-	// github: 5/s, 3 of 8 in flight, 1,010 granted, 3 refused, 7 retried; 12 calls wait for the rate of 5/s
-	// 1 in flight, paused until 10:31:30.000 (429 Too Many Requests), 20 granted; 4 calls wait for the pause (429 Too Many Requests)
+	// github: 5/s, 3 of 8 in flight, 1,010 admitted, 3 rejected, 7 retried; 12 calls wait for the rate of 5/s
+	// 1 in flight, paused until 10:31:30.000 (429 Too Many Requests), 20 admitted; 4 calls wait for the pause (429 Too Many Requests)
 }
 
 // A wait that cannot end in time is refused before it begins.
@@ -196,7 +196,7 @@ func ExampleKeyed() {
 	// Output:
 	// a.example <nil>
 	// b.example <nil>
-	// all: 0 of 100 in flight, 2 granted
+	// all: 0 of 100 in flight, 2 admitted
 }
 
 // An API limits tokens besides requests. A call's tokens are estimated before it leaves and

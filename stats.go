@@ -70,7 +70,7 @@ type Stats struct {
 
 // String returns s in one line for people, such as
 //
-//	github: 5/s, 3 of 8 in flight, 1,010 granted, 3 refused; 12 calls wait for the rate of 5/s, for another 2.4 s
+//	github: 5/s, 3 of 8 in flight, 1,010 admitted, 3 rejected; 12 calls wait for the rate of 5/s, for another 2.4 s
 //
 // Parts that are zero are left out. The form may change.
 func (s Stats) String() string {
@@ -96,13 +96,13 @@ func (s Stats) String() string {
 	if s.Spacing > 0 {
 		add("calls %s apart after failures", sentence.Rough(s.Spacing))
 	}
-	add("%s granted", grouped(s.Admitted))
-	var refused uint64
+	add("%s admitted", grouped(s.Admitted))
+	var rejected uint64
 	for _, n := range s.Rejected.All() {
-		refused += n
+		rejected += n
 	}
-	if refused > 0 {
-		add("%s refused", grouped(refused))
+	if rejected > 0 {
+		add("%s rejected", grouped(rejected))
 	}
 	if s.Retried > 0 {
 		add("%s retried", grouped(s.Retried))

@@ -147,18 +147,18 @@ func withoutBudget(t *testing.T, spacing time.Duration) *sluice.Gate {
 
 func TestStats_StringLeavesOutWhatIsZero(t *testing.T) {
 	for want, s := range map[string]sluice.Stats{
-		"0 in flight, 0 granted":                                   {},
-		"g: 0 in flight, 0 granted":                                {Name: "g"},
-		"1,234,567 of 7,654,321 in flight, 0 granted":              {InFlight: 1234567, Concurrency: 7654321},
-		"0 in flight, 0 granted; 1 call waits for the limit day":   {Waiting: 1, LimitedBy: "limit day"},
-		"0 in flight, 0 granted; 1 call waits":                     {Pacing: 1},
-		"0 in flight, calls 2.0 s apart after failures, 0 granted": {Spacing: 2 * time.Second},
+		"0 in flight, 0 admitted":                                   {},
+		"g: 0 in flight, 0 admitted":                                {Name: "g"},
+		"1,234,567 of 7,654,321 in flight, 0 admitted":              {InFlight: 1234567, Concurrency: 7654321},
+		"0 in flight, 0 admitted; 1 call waits for the limit day":   {Waiting: 1, LimitedBy: "limit day"},
+		"0 in flight, 0 admitted; 1 call waits":                     {Pacing: 1},
+		"0 in flight, calls 2.0 s apart after failures, 0 admitted": {Spacing: 2 * time.Second},
 		// A spacing comes from a backoff with jitter.
-		"0 in flight, calls 999 ms apart after failures, 0 granted": {Spacing: time.Second - 1},
-		"0 in flight, paused until 2100-01-02 03:04:05, 0 granted":  {PausedUntil: time.Date(2100, 1, 2, 3, 4, 5, 6, time.UTC)},
-		"0 in flight, 999 granted, 1,000 refused, 1 retried":        {Admitted: 999, Rejected: sluice.Rejections{Busy: 1, Other: 999}, Retried: 1},
-		"0 in flight, 0 granted; 1 call waits for the retry budget": {Pacing: 1, LimitedBy: limits.ByRetryBudget},
-		"0 in flight, 0 granted; last error: limit day: no":         {LastError: "limit day: no"},
+		"0 in flight, calls 999 ms apart after failures, 0 admitted": {Spacing: time.Second - 1},
+		"0 in flight, paused until 2100-01-02 03:04:05, 0 admitted":  {PausedUntil: time.Date(2100, 1, 2, 3, 4, 5, 6, time.UTC)},
+		"0 in flight, 999 admitted, 1,000 rejected, 1 retried":       {Admitted: 999, Rejected: sluice.Rejections{Busy: 1, Other: 999}, Retried: 1},
+		"0 in flight, 0 admitted; 1 call waits for the retry budget": {Pacing: 1, LimitedBy: limits.ByRetryBudget},
+		"0 in flight, 0 admitted; last error: limit day: no":         {LastError: "limit day: no"},
 	} {
 		if got := s.String(); got != want {
 			t.Errorf("%s, want %s", got, want)

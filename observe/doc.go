@@ -1,7 +1,7 @@
 // Package observe shows the work of gates.
 //
 //	you want                                            use
-//	log lines when a gate is paused, refuses, learns    NewLogger, as Config.Observer
+//	log lines when a gate is paused, rejects, learns    NewLogger, as Config.Observer
 //	a web page of all gates, live                       the module observe/live
 //	the state of gates at /debug/vars                   expvar.Publish with Vars
 //	Prometheus metrics                                  the module observe/prometheus

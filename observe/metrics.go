@@ -64,7 +64,7 @@ func eventMetrics() []Metric {
 	return []Metric{
 		{
 			Prometheus: "queue_duration_seconds", OTel: "queue.duration", Unit: "s", Kind: "histogram",
-			Help:    "Time that granted calls waited.",
+			Help:    "Time that admitted calls waited.",
 			Buckets: slices.Clone(buckets),
 			Event:   by{sluice.EventAdmitted: seconds(func(e sluice.Event) time.Duration { return e.Wait })},
 		}, {
@@ -200,11 +200,11 @@ func learnedMetrics() []Metric {
 	return []Metric{
 		unit("learned_pace", "learned.pace", "1/s", "Pace at which calls start, per second.",
 			func(l *sluice.Learned) (float64, bool) { return known(l.Pace) }),
-		unit("learned_rate", "learned.rate", "1/s", "Rate that the server is believed to grant, per second.",
+		unit("learned_rate", "learned.rate", "1/s", "Rate that the server is believed to accept, per second.",
 			func(l *sluice.Learned) (float64, bool) { return known(l.Rate) }),
-		unit("learned_accepted_rate", "learned.accepted_rate", "1/s", "Lower bound of the rate that the server grants, per second.",
+		unit("learned_accepted_rate", "learned.accepted_rate", "1/s", "Lower bound of the rate that the server accepts, per second.",
 			func(l *sluice.Learned) (float64, bool) { return known(l.AcceptedRate) }),
-		unit("learned_throttled_rate", "learned.throttled_rate", "1/s", "Upper bound of the rate that the server grants, per second.",
+		unit("learned_throttled_rate", "learned.throttled_rate", "1/s", "Upper bound of the rate that the server accepts, per second.",
 			func(l *sluice.Learned) (float64, bool) { return known(l.ThrottledRate) }),
 		unit("learned_share", "learned.share", "1", "Part of the learned limit that the gate may use.",
 			func(l *sluice.Learned) (float64, bool) { return known(l.Share) }),
@@ -212,11 +212,11 @@ func learnedMetrics() []Metric {
 			func(l *sluice.Learned) (float64, bool) { return float64(l.Peers), l.Share > 0 }),
 		unit("learned_concurrency", "learned.concurrency", "{call}", "Learned bound of the calls in flight.",
 			func(l *sluice.Learned) (float64, bool) { return known(float64(l.Concurrency)) }),
-		unit("learned_throttled", "learned.throttled", "{call}", "Calls that the server refused.",
+		unit("learned_throttled", "learned.throttled", "{call}", "Calls that the server throttled.",
 			func(l *sluice.Learned) (float64, bool) { return float64(l.Throttled), true }),
 		{
 			Prometheus: "blocked", OTel: "blocked_gates", Unit: "{gate}", Kind: "sum",
-			Help: "Gates whose server grants nothing.",
+			Help: "Gates whose server accepts nothing.",
 			Totals: func(t *Totals, yield func(string, float64)) {
 				if t.Learning > 0 {
 					yield("", float64(t.Blocked))

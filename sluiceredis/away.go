@@ -90,7 +90,7 @@ func (e *outageError) Error() string {
 	if e.server != "" {
 		server += " at " + e.server
 	}
-	text := "sluiceredis: refused: " + server
+	text := "sluiceredis: rejected: " + server
 	if e.sent {
 		text += " cannot be asked: "
 	} else {

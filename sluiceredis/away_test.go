@@ -177,9 +177,9 @@ func TestAwayErrors(t *testing.T) {
 		err  *outageError
 		want string
 	}{
-		{closed, "sluiceredis: refused: the server at 10.0.0.1:6379 has been away for 1.235s: the server replied: LOADING Redis is loading the dataset in memory"},
-		{sent, "sluiceredis: refused: the server cannot be asked: it is unknown whether the call was executed: dial tcp: connection refused"},
-		{sent.because("of a limit of %d there is no local share for %d instances", 1, 4), "sluiceredis: refused: the server cannot be asked: it is unknown whether the call was executed: dial tcp: connection refused; of a limit of 1 there is no local share for 4 instances"},
+		{closed, "sluiceredis: rejected: the server at 10.0.0.1:6379 has been away for 1.235s: the server replied: LOADING Redis is loading the dataset in memory"},
+		{sent, "sluiceredis: rejected: the server cannot be asked: it is unknown whether the call was executed: dial tcp: connection refused"},
+		{sent.because("of a limit of %d there is no local share for %d instances", 1, 4), "sluiceredis: rejected: the server cannot be asked: it is unknown whether the call was executed: dial tcp: connection refused; of a limit of 1 there is no local share for 4 instances"},
 	} {
 		if got := v.err.Error(); got != v.want {
 			t.Errorf("%q, want %q", got, v.want)

@@ -65,6 +65,9 @@ func (h *Handler) serveChange(w http.ResponseWriter, r *http.Request) {
 	kind, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type"))
 	given, token := sha256.Sum256([]byte(r.Header.Get("Sluice-Token"))), sha256.Sum256([]byte(h.Token))
 	switch {
+	case !h.changes() && h.Token != "":
+		say(http.StatusForbidden, fmt.Sprintf("this page is read-only: its Token has fewer than %d bytes", leastToken))
+		return
 	case !h.changes():
 		say(http.StatusForbidden, "this page is read-only")
 		return

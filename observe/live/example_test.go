@@ -55,5 +55,5 @@ func ExampleHandler_token() {
 	fmt.Println(gate)
 	// Output:
 	// {"said":"api: rate 5/s","undo":{"do":"rate","rate":"none"}}
-	// api: 5/s, 0 in flight, 0 granted
+	// api: 5/s, 0 in flight, 0 admitted
 }

@@ -117,7 +117,7 @@ func TestHandler_BadInput(t *testing.T) {
 	r.Header.Set("Content-Type", "application/json")
 	r.Header.Set("Sluice-Token", h.Token)
 	w := httptest.NewRecorder()
-	if h.ServeHTTP(w, r); w.Code != http.StatusForbidden {
+	if h.ServeHTTP(w, r); w.Code != http.StatusForbidden || !strings.Contains(w.Body.String(), "16 bytes") {
 		t.Errorf("a change: %d %s", w.Code, w.Body)
 	}
 	h.Every = -1
