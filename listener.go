@@ -173,8 +173,8 @@ func (s *listener) concernsOthers(p *Permit, since time.Duration, c *refusedCall
 	c.costs = p != nil && (p.n > 1 || p.costs() != nil)
 	c.below = below
 	now, others := s.queue.Now(), c.concernsOthers(&s.tally)
-	s.strays.add(now, since, s.room.calls.Calls(), s.sofar(now).calls)
-	if !s.memory.limited() && s.strays.alone(since) {
+	s.strays.Add(now, since, s.room.calls.Calls(), s.sofar(now).calls)
+	if !s.memory.limited() && s.strays.Alone(since) {
 		others = false
 	}
 	if c.n > 0 && p != nil {

@@ -8,6 +8,7 @@ import (
 	"github.com/sluice-go/sluice/internal/adaptive"
 	"github.com/sluice-go/sluice/internal/evidence"
 	"github.com/sluice-go/sluice/internal/flight"
+	"github.com/sluice-go/sluice/internal/strays"
 	"github.com/sluice-go/sluice/limits"
 )
 
@@ -26,7 +27,7 @@ type memory struct {
 	tally      tally
 	evidence   evidence.Judge // of unclear answers
 	strikes    strikes
-	strays     strays
+	strays     strays.Counter // of gates that know no limit
 	recently   recently
 	departures departures
 	sharing    sharing // or nil
@@ -298,22 +299,22 @@ func (m *memory) throttled(here sofar, call *ending, asked time.Duration, weighe
 	case m.learner == nil:
 		m.learn(here, call.n)
 		if !weighed {
-			m.strays.teach(call.since)
+			m.strays.Teach(call.since)
 		}
 	case !m.limited() && asked > 0: // those without a time may mean a cap on calls in flight
-		m.strays.teach(call.since)
+		m.strays.Teach(call.since)
 	}
 	m.learner.weighed = m.learner.weighed && weighed
-	if m.strays.known && !m.adaptive.AvoidThrottling {
+	if m.strays.Known() && !m.adaptive.AvoidThrottling {
 		m.learner.controller.Strays()
 	}
 	ignored := m.learner.refused(call, asked, named)
 	return lesson{true, ignored, m.learner.blockedFor(call.now)}
 }
 
-// stray reports whether a call that left at since and was throttled is a stray, see strays.
+// stray reports whether a call that left at since and was throttled is a stray, see package strays.
 func (m *memory) stray(since time.Duration) bool {
-	return m.strays.few(since) && (m.given.any() || m.adaptive.Disabled || m.strays.settled())
+	return m.strays.Few(since) && (m.given.any() || m.adaptive.Disabled || m.strays.Settled())
 }
 
 // limited reports whether a limit has shown, from which the gate learns. A gate that searches learns before, but
@@ -422,7 +423,7 @@ func (m *memory) answeredWell(now, since time.Duration, refund int, unclear bool
 	if !unclear && m.evidence.Granted(now, since) {
 		wake = m.forgetWeighed() || wake
 	}
-	if m.learner != nil && m.strays.mistaken(since) {
+	if m.learner != nil && m.strays.Mistaken(since) {
 		m.forgetRefusals()
 		m.search()
 		wake = true
