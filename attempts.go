@@ -116,6 +116,7 @@ func (a *RetryLoop) next(ctx context.Context, n int64, p *Permit) error {
 		r.Refused, r.First = 1, a.came
 	}
 	if err := p.acquire(ctx, a.through, &r); err != nil {
+		a.gate.passOn(&a.refused)
 		if away, ok := errors.AsType[*queue.TurnedAway](err); ok {
 			a.turnedAway(away)
 			return reroute.ErrTurnedAway
@@ -225,6 +226,8 @@ func (a *RetryLoop) failed(ctx context.Context, err error) error {
 			return a.refusedAlone(ctx, got, m.throttled)
 		}
 		a.place = a.refused.n
+	} else {
+		a.gate.passOn(&a.refused)
 	}
 	wait, lesson := got.honor(err, m.throttled, a.permit)
 	rejected := !m.permanent && m.throttled == nil && ctx.Err() == nil && a.policy.Retryable != nil && !a.policy.Retryable(err)
@@ -304,6 +307,7 @@ func (a *RetryLoop) Try(ctx context.Context, permit *Permit, f func(ctx context.
 	defer func() {
 		if !returned { // f has panicked, and the answer of the server is unknown
 			permit.answer(adaptive.Unknown)
+			a.gate.passOn(&a.refused)
 		}
 	}()
 	err := f(bounded)
@@ -473,6 +477,7 @@ func (a *RetryLoop) Move(gate *Gate) {
 		return
 	}
 	behind := a.gate.queue.Epoch().Sub(in.queue.Epoch())
+	a.gate.passOn(&a.refused)
 	a.began += behind
 	a.left = max(0, a.left+behind)
 	a.through, a.gate, a.refused, a.place, a.told = gate, in, refusedCall{}, 0, 0

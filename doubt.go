@@ -50,6 +50,8 @@ const (
 	deciding = 2                // accepted calls that show that a probe is alone
 	letTimes = 7                // so many times the wait that the server asked for,
 	letMost  = 10 * time.Second // and so long at most, each while lasts, the first one after that wait
+
+	letLook = 100 * time.Millisecond // so often a call looks whether there are others: some end without an answer
 )
 
 // A doubt is how the server has answered calls since the first was throttled. It is part of a tally.
@@ -69,6 +71,9 @@ type doubt struct {
 
 	news chan struct{} // closed when an answer comes; nil if no call waits for it
 }
+
+// counts reports whether calls wait for further answers, or a probe does.
+func (d *doubt) counts() bool { return d.news != nil || d.tried > 0 }
 
 // tell wakes the calls that let others go first.
 func (d *doubt) tell() {
@@ -170,8 +175,20 @@ func (s *listener) lets(c *refusedCall, late bool) <-chan struct{} {
 	}
 	if d.news == nil {
 		d.news = make(chan struct{})
+		s.impaired.Store(true) // so that accepted calls count
 	}
 	return d.news
+}
+
+// passOn lets another call be the probe if that was c, which ends without an answer that says anything.
+func (s *listener) passOn(c *refusedCall) {
+	if !c.probe {
+		return
+	}
+	s.queue.Lock()
+	defer s.queue.Unlock()
+	c.probe, s.tally.doubt.probing = false, false
+	s.tally.doubt.tell()
 }
 
 // letOthers waits while the call lets others go first, for half of the time that it has left at most.
@@ -190,14 +207,18 @@ func (a *RetryLoop) letOthers(ctx context.Context) {
 		part(time.Until(deadline))
 	}
 	var timer *time.Timer
+	var look *time.Ticker
 	late := false
 	for news := a.gate.lets(&a.refused, late); news != nil; news = a.gate.lets(&a.refused, late) {
 		if timer == nil {
 			timer = time.NewTimer(first)
 			defer timer.Stop()
+			look = time.NewTicker(letLook)
+			defer look.Stop()
 		}
 		select {
 		case <-news:
+		case <-look.C:
 		case <-timer.C:
 			if late {
 				return

@@ -268,6 +268,114 @@ func TestRetry_LetsOthersGoFirst_Ends(t *testing.T) {
 	}
 }
 
+// A throttled call goes on soon if the others fail, end without an answer, or if so many were accepted that further
+// answers would not have to be counted.
+func TestRetry_LetsOthersGoFirst_GoesOn(t *testing.T) {
+	fails := errors.New("fails")
+	for _, c := range []struct {
+		name   string
+		others func(ctx context.Context, g *Gate, calls *sync.WaitGroup) // they end with ctx
+	}{
+		{"others fail", func(ctx context.Context, g *Gate, calls *sync.WaitGroup) {
+			for range 3 {
+				calls.Go(func() {
+					_ = g.Do(ctx, func(context.Context) error { time.Sleep(1500 * time.Millisecond); return fails })
+				})
+			}
+		}},
+		{"no answers", func(ctx context.Context, g *Gate, calls *sync.WaitGroup) {
+			for range 3 {
+				calls.Go(func() {
+					p := limits.Must(g.Acquire(ctx))
+					time.Sleep(1500 * time.Millisecond)
+					p.Release()
+				})
+			}
+		}},
+		{"many are accepted", func(ctx context.Context, g *Gate, calls *sync.WaitGroup) {
+			for range 300 {
+				calls.Go(func() { _ = g.Do(ctx, func(context.Context) error { time.Sleep(100 * time.Millisecond); return nil }) })
+			}
+			goOn(ctx, g, calls, 500*time.Millisecond)
+		}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				g := limits.Must(New(Config{Adaptive: Adaptive{Disabled: true}}))
+				ctx, cancel := context.WithCancel(t.Context())
+				var calls sync.WaitGroup
+				c.others(ctx, g, &calls)
+				began, n := time.Now(), 0
+				err := Retry(ctx, g, func(context.Context) error {
+					time.Sleep(time.Microsecond)
+					if n++; n == 1 {
+						return ThrottledFor(errors.New("busy"), time.Second)
+					}
+					return nil
+				})
+				if took := time.Since(began); err != nil || took > 3*time.Second {
+					t.Errorf("it took %v, %v", took, err)
+				}
+				cancel()
+				calls.Wait()
+			})
+		})
+	}
+}
+
+// If the probe ends otherwise than throttled or accepted, another call is the next one.
+func TestRetry_ProbeEnds(t *testing.T) {
+	fails := errors.New("fails")
+	for name, end := range map[string]func() error{
+		"permanent error": func() error { return Permanent(fails) },
+		"panic":           func() error { panic(fails) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				g := limits.Must(New(Config{Adaptive: Adaptive{Disabled: true}}))
+				ctx, cancel := context.WithCancel(t.Context())
+				var others, calls sync.WaitGroup
+				goOn(ctx, g, &others, 0)
+				began, ended := time.Now(), false // the first probe
+				for range 2 {
+					calls.Go(func() {
+						defer func() { _ = recover() }()
+						n := 0
+						_ = Retry(ctx, g, func(context.Context) error {
+							time.Sleep(time.Microsecond)
+							switch n++; {
+							case n == 1:
+								return ThrottledFor(errors.New("busy"), time.Second)
+							case !ended:
+								ended = true
+								return end()
+							}
+							return nil
+						})
+						if took := time.Since(began); took > 3*time.Second {
+							t.Errorf("a call took %v", took)
+						}
+					})
+				}
+				calls.Wait()
+				cancel()
+				others.Wait()
+			})
+		})
+	}
+}
+
+// goOn makes calls that are accepted, after a while, four at a time, until ctx is done.
+func goOn(ctx context.Context, g *Gate, calls *sync.WaitGroup, after time.Duration) {
+	for range 4 {
+		calls.Go(func() {
+			for time.Sleep(after); ctx.Err() == nil; {
+				_ = g.Do(ctx, func(context.Context) error { time.Sleep(50 * time.Millisecond); return nil })
+			}
+		})
+	}
+}
+
 // A gate that was told a limit lets no others go first.
 func TestRetry_LetsNoOthersGoFirst_Told(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -108,7 +108,7 @@ func (t *tally) refuse(now, since time.Duration, again bool) {
 }
 
 // quiet reports whether accepted calls need not be counted, because none is throttled.
-func (t *tally) quiet() bool { return t.granted >= t.quietAt }
+func (t *tally) quiet() bool { return t.granted >= t.quietAt && !t.doubt.counts() }
 
 // meet counts a call when it is throttled for the first time.
 func (t *tally) meet() {
