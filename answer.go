@@ -26,6 +26,9 @@ func (a *answer) end(err error, p *Permit) {
 		return
 	}
 	m := a.judge(err)
+	if m.throttled != nil {
+		a.gate.countStray(a.since)
+	}
 	a.honor(err, m.throttled, p)
 	well := m.definite(err)
 	if p != nil || m.throttled == nil {

@@ -588,3 +588,70 @@ func TestGate_PublishedLimitsMeasureNoRate(t *testing.T) {
 		})
 	}
 }
+
+// Calls of Do that are throttled at random are strays, too.
+func TestDo_Strays(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := limits.Must(New(Config{}))
+		var mu sync.Mutex
+		accepted, random := 0, rand.New(rand.NewPCG(1, 2))
+		call := func(context.Context) error {
+			time.Sleep(20 * time.Millisecond)
+			mu.Lock()
+			defer mu.Unlock()
+			if random.Float64() < .01 {
+				return ThrottledFor(errors.New("busy"), 0)
+			}
+			accepted++
+			return nil
+		}
+		began := time.Now()
+		var callers sync.WaitGroup
+		for range 64 {
+			callers.Go(func() {
+				for time.Since(began) < 10*time.Second {
+					_ = g.Do(t.Context(), call)
+				}
+			})
+		}
+		callers.Wait()
+		if accepted < 28_000 { // of 32,000
+			t.Errorf("%d calls accepted", accepted)
+		}
+	})
+}
+
+// An estimate is no mistake that was restored after a flight with few throttled calls.
+func TestGate_Restore_AfterStray(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		before := limits.Must(New(Config{Adaptive: Adaptive{Search: true, Start: PerSecond(7)}}))
+		p := limits.Must(before.Acquire(t.Context()))
+		p.Done(ThrottledFor(errors.New("busy"), time.Second))
+		g := limits.Must(New(Config{}))
+		var calls sync.WaitGroup
+		for i := range 32 {
+			calls.Go(func() {
+				_ = g.Do(t.Context(), func(context.Context) error {
+					if time.Sleep(time.Millisecond); i == 0 {
+						return ThrottledFor(errors.New("busy"), time.Second)
+					}
+					return nil
+				})
+			})
+		}
+		calls.Wait()
+		if g.learner == nil {
+			t.Fatal("the gate has not learned")
+		}
+		if err := g.Restore(before.Snapshot()); err != nil {
+			t.Fatal(err)
+		}
+		restored := g.learner
+		if err := g.Do(t.Context(), func(context.Context) error { return nil }); err != nil {
+			t.Error(err)
+		}
+		if restored == nil || g.learner != restored {
+			t.Error("the estimate is forgotten")
+		}
+	})
+}

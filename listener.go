@@ -192,6 +192,14 @@ func (s *listener) concernsOthers(p *Permit, since time.Duration, c *refusedCall
 	return others
 }
 
+// countStray counts, for strays, a throttled call that left at since and is not retried.
+func (s *listener) countStray(since time.Duration) {
+	s.queue.Lock()
+	defer s.queue.Unlock()
+	now := s.queue.Now()
+	s.strays.Add(now, since, s.room.calls.Calls(), s.sofar(now).calls)
+}
+
 // acceptedAgain notes that the server accepted a call that it had throttled before, and that left at since.
 func (s *listener) acceptedAgain(c *refusedCall, since time.Duration) {
 	s.queue.Lock()

@@ -124,6 +124,7 @@ func (m *memory) share(unit Unit, delta int64) {
 // setLearner makes l the learner.
 func (m *memory) setLearner(l *learner) {
 	m.learner, m.ramp = l, nil
+	m.strays.Forget() // not this one
 	m.answersCount.Store(true)
 	if m.sharing == nil {
 		return

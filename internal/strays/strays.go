@@ -95,6 +95,9 @@ func (s *Counter) Known() bool { return s.known }
 // Teach notes that the gate learns from a throttled call that left at since.
 func (s *Counter) Teach(since time.Duration) { s.taught = since < s.began }
 
+// Forget is called when what the gate learns is from elsewhere.
+func (s *Counter) Forget() { s.taught = false }
+
 // Mistaken reports whether the gate learns from a flight with few throttled calls: once, after a call was
 // accepted that left at since, later than that flight.
 func (s *Counter) Mistaken(since time.Duration) bool {
