@@ -131,8 +131,8 @@ func (d *doubt) heal() {
 	d.tell()
 }
 
-// again counts a call that left at since and was throttled again at now. The last other call that was accepted
-// left at accepted.
+// again counts a call that left at since and was throttled again at now. accepted is when the last call left that was
+// accepted.
 func (d *doubt) again(now, since, accepted time.Duration) {
 	if since > d.round && accepted > d.round {
 		d.rounds++

@@ -44,7 +44,7 @@ type Counter struct {
 	small   int           // since then, that were too small to tell
 	lately  [2]float64    // throttled and started calls of the last flights
 	known   bool          // there were strays
-	taught  bool          // the gate learns since this flight
+	taught  bool          // a call of this flight taught the gate
 }
 
 // Add counts a throttle, at now, of a call that left at since when inFlight were in flight with it. calls is
