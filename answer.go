@@ -27,7 +27,7 @@ func (a *answer) end(err error, p *Permit) {
 	}
 	m := a.judge(err)
 	if m.throttled != nil {
-		a.gate.countStray(a.since)
+		a.gate.strayed(a.since, p.of(a.gate))
 	}
 	a.honor(err, m.throttled, p)
 	well := m.definite(err)

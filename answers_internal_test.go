@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/sluice-go/sluice/internal/errs"
+	"github.com/sluice-go/sluice/internal/strays"
 	"github.com/sluice-go/sluice/internal/usedup"
 	"github.com/sluice-go/sluice/limits"
 )
@@ -654,4 +655,17 @@ func TestGate_Restore_AfterStray(t *testing.T) {
 			t.Error("the estimate is forgotten")
 		}
 	})
+}
+
+// Where calls cost different amounts, the few that are throttled are the large ones, not strays.
+func TestListener_LargeCallsAreNoStrays(t *testing.T) {
+	g := limits.Must(New(Config{}))
+	for n, want := range map[int64]bool{1: true, 2: false} {
+		g.strays = strays.Counter{}
+		now := g.queue.Now() + time.Second
+		g.countStray(now, now-1, &Permit{n: n})
+		if got := g.strays != (strays.Counter{}); got != want {
+			t.Errorf("a call of %d is counted: %t", n, got)
+		}
+	}
 }

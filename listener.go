@@ -170,11 +170,11 @@ func (s *listener) noteThrottled(err error, since, asked time.Duration, p *Permi
 func (s *listener) concernsOthers(p *Permit, since time.Duration, c *refusedCall, below bool) bool {
 	s.queue.Lock()
 	defer s.queue.Unlock()
-	c.costs = p != nil && (p.n > 1 || p.costs() != nil)
+	c.costs = p.isCostly()
 	c.below = below
 	now, others := s.queue.Now(), c.concernsOthers(&s.tally)
-	s.strays.Add(now, since, s.room.calls.Calls(), s.sofar(now).calls)
-	if !s.memory.limited() && s.strays.Alone(since) {
+	s.countStray(now, since, p)
+	if !c.costs && !s.memory.limited() && s.strays.Alone(since) {
 		others = false
 	}
 	if c.n > 0 && p != nil {
@@ -192,12 +192,19 @@ func (s *listener) concernsOthers(p *Permit, since time.Duration, c *refusedCall
 	return others
 }
 
-// countStray counts, for strays, a throttled call that left at since and is not retried.
-func (s *listener) countStray(since time.Duration) {
+// strayed counts, for strays, a throttled call of p that left at since and is not retried.
+func (s *listener) strayed(since time.Duration, p *Permit) {
 	s.queue.Lock()
 	defer s.queue.Unlock()
-	now := s.queue.Now()
-	s.strays.Add(now, since, s.room.calls.Calls(), s.sofar(now).calls)
+	s.countStray(s.queue.Now(), since, p)
+}
+
+// countStray counts, for strays, a call of p that left at since and is throttled now. Where calls cost different amounts,
+// a limit throttles the few large ones.
+func (s *listener) countStray(now, since time.Duration, p *Permit) {
+	if !p.isCostly() {
+		s.strays.Add(now, since, s.room.calls.Calls(), s.sofar(now).calls)
+	}
 }
 
 // acceptedAgain notes that the server accepted a call that it had throttled before, and that left at since.

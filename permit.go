@@ -358,6 +358,9 @@ func (p *Permit) costs() Costs {
 	return p.extra.costs
 }
 
+// isCostly reports whether p was granted with more than one unit, or with costs.
+func (p *Permit) isCostly() bool { return p != nil && (p.n > 1 || p.costs() != nil) }
+
 // actual returns the amounts of SettleCosts, if it was called before the call ended. The gate's
 // queue is locked.
 func (p *Permit) actual() Costs {
