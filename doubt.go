@@ -69,7 +69,8 @@ type doubt struct {
 	passed    int           // accepted calls that left later
 	confirmed time.Duration // the last tried whose probes are alone
 
-	news chan struct{} // closed when an answer comes; nil if no call waits for it
+	letting int64         // calls that let others go first
+	news    chan struct{} // closed when an answer comes; nil if no call waits for it
 }
 
 // counts reports whether calls wait for further answers, or a probe does.
@@ -180,6 +181,13 @@ func (s *listener) lets(c *refusedCall, late bool) <-chan struct{} {
 	return d.news
 }
 
+// countLetting counts a call that begins to let others go first, or with -1 one that ends.
+func (s *listener) countLetting(n int64) {
+	s.queue.Lock()
+	s.tally.doubt.letting += n
+	s.queue.Unlock()
+}
+
 // passOn lets another call be the probe if that was c, which ends without an answer that says anything.
 func (s *listener) passOn(c *refusedCall) {
 	if !c.probe {
@@ -215,6 +223,8 @@ func (a *RetryLoop) letOthers(ctx context.Context) {
 			defer timer.Stop()
 			look = time.NewTicker(letLook)
 			defer look.Stop()
+			a.gate.countLetting(1)
+			defer a.gate.countLetting(-1)
 		}
 		select {
 		case <-news:

@@ -430,3 +430,16 @@ func TestRetry_LetsNoOthersGoFirst(t *testing.T) {
 		})
 	}
 }
+
+// Calls that let others go first are among those that wait.
+func TestGate_Stats_LetOthersGoFirst(t *testing.T) {
+	g := limits.Must(New(Config{}))
+	g.countLetting(3)
+	if s := g.Stats(); s.Waiting != 3 || s.LimitedBy != limits.ByLearned {
+		t.Errorf("three let others go first: %+v", s)
+	}
+	g.countLetting(-3)
+	if s := g.Stats(); s.Waiting != 0 || s.LimitedBy != "" {
+		t.Errorf("none lets others go first: %+v", s)
+	}
+}

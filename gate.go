@@ -275,6 +275,12 @@ func (g *Gate) Stats() Stats {
 		s.Waiting += n
 		s.OldestWait = max(s.OldestWait, now-came)
 	}
+	if n := g.tally.doubt.letting; n > 0 { // they will come to the queue
+		if s.LimitedBy == "" {
+			s.LimitedBy = limits.ByLearned
+		}
+		s.Waiting += n
+	}
 	s.held.End, s.held.AtLeast = g.ends(now, s.LimitedBy)
 	s.at = g.queue.Time(now)
 	g.queue.Unlock()

@@ -133,9 +133,14 @@ func TestStages(t *testing.T) {
 		"Retry-After": {
 			func(s *stage) {
 				g := s.gate(sluice.Config{})
+				var inFlight sync.WaitGroup // all are throttled, so that none lets others go first
+				inFlight.Add(20)
 				for range 20 {
 					s.calls.Go(func() {
+						start := sync.OnceFunc(inFlight.Done)
 						_ = sluice.Retry(s.ctx, g, func(context.Context) error {
+							start()
+							inFlight.Wait()
 							return sluice.ThrottledFor(errors.New("429 from https://u:secret@host/a?key=secret"), 5*time.Minute)
 						}, sluice.RetryPolicy{MaxServerWait: time.Hour, MaxElapsed: -1})
 					})
