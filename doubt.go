@@ -45,7 +45,7 @@ import (
 //
 // The others may take long, or many of them may also be bad. So after a while a call is the probe as soon as one other
 // was accepted since the last probe. Each such probe that is throttled makes the next one count for more, as in
-// refusals.go. After a further while the calls take their turn.
+// refusals.go. Later the calls take their turn.
 const (
 	deciding = 2                // accepted calls that show that a probe is alone
 	letTimes = 7                // so many times the wait that the server asked for,

@@ -97,7 +97,7 @@ func (l *learner) ended(e *ending, reply adaptive.Reply) {
 }
 
 // refused records that the server throttled a call, and asked for a wait of asked. It may have
-// named the unit whose limit was exhausted.
+// named the unit whose limit was exhausted. It reports whether that is thought to be chance.
 func (l *learner) refused(e *ending, asked time.Duration, named Unit) (ignored bool) {
 	if !l.isBlocked() || e.since > l.askedUntil+forgottenBlockage {
 		l.blockedAt = e.now
@@ -106,9 +106,7 @@ func (l *learner) refused(e *ending, asked time.Duration, named Unit) (ignored b
 	reply := adaptive.Reply{Outcome: adaptive.Refused, RetryAfter: asked}
 	if l.more == nil {
 		call, _ := l.charged(e)
-		before := l.controller.Belief().Ignored
-		l.controller.Ended(e.now, call, reply)
-		return l.controller.Belief().Ignored > before
+		return l.controller.Ended(e.now, call, reply)
 	}
 	l.refusedBy(l.blame(e, named, asked > 0), e, reply)
 	return false

@@ -268,8 +268,9 @@ func (c *Controller) Settle(now, since time.Duration, delta float64) {
 	c.charge(now.Seconds(), delta)
 }
 
-// Ended records how a call ended. It must be called once for each call.
-func (c *Controller) Ended(now time.Duration, call Call, reply Reply) {
+// Ended records how a call ended, and reports whether it was rejected and that is thought to be chance. It must be called
+// once for each call.
+func (c *Controller) Ended(now time.Duration, call Call, reply Reply) (ignored bool) {
 	t := now.Seconds()
 	c.at = t
 	took := math.Max(0, t-call.sent)
@@ -281,8 +282,8 @@ func (c *Controller) Ended(now time.Duration, call Call, reply Reply) {
 	}
 	switch reply.Outcome {
 	case Refused:
-		if c.refused(t, call, took, reply.RetryAfter > 0) {
-			c.until = until
+		if ignored = c.refused(t, call, took, reply.RetryAfter > 0); ignored {
+			c.until = until // which concerns that call only
 		}
 	case Unknown:
 		c.blockage.forget(call)
@@ -300,6 +301,7 @@ func (c *Controller) Ended(now time.Duration, call Call, reply Reply) {
 		}
 		c.capacity.granted(c, call)
 	}
+	return ignored
 }
 
 // average moves a mean towards x. The first x is the mean.
@@ -310,7 +312,7 @@ func average(mean *float64, x, weight float64) {
 	*mean += (x - *mean) * weight
 }
 
-// refused handles a rejection. What it means depends on what is believed.
+// refused handles a rejection. What it means depends on what is believed. It reports whether it is thought to be chance.
 func (c *Controller) refused(t float64, call Call, took float64, told bool) (ignored bool) {
 	c.refusals++
 	c.pace.refusals++

@@ -7,8 +7,8 @@
 // a Retry-After of a second, one call in a hundred left a fiftieth of the throughput.
 //
 // The calls that are in flight when the first of them is throttled are a flight. While a gate knows no limit, a
-// flight with few throttled calls teaches nothing, and the gate goes on as before when the pause is over that the
-// server asked for, if any. After three of them, strays concern only themselves. A limit that is nearly
+// flight with few throttled calls teaches nothing, and after the pause that the server asked for, if any, the gate
+// continues as before. After three of them, strays concern only themselves. A limit that is nearly
 // enough for all calls looks the same: it is exceeded by that share at most.
 //
 //	in flight together    throttled    it is

@@ -9,7 +9,7 @@ import (
 	"github.com/sluice-go/sluice/limits"
 )
 
-// A Queue is a gate whose calls are over at once.
+// A Queue is a gate whose calls end immediately.
 type Queue struct{ gate *sluice.Gate }
 
 // For returns a gate with the only limit l.
