@@ -27,6 +27,8 @@ type blockage struct {
 const (
 	longestGap = 600. // seconds between polls, at most
 	longGap    = 8.   // from here on gaps grow threefold: a ban must end between two polls
+
+	usualWindow = 1.02 // seconds: many windows of a second that have begun with the first call have ended
 )
 
 // block begins a blockage: at a point nothing was left.
@@ -84,6 +86,13 @@ func (b *blockage) costly(blocked, refusal float64) bool {
 	return blocked > math.Max(1, 5*refusal)
 }
 
+// mine reports whether the blockage that call has ended was only of this process: the others were granted calls
+// meanwhile, at a pace above the limit, so each poll was rejected. Their calls are counted half a second late, so
+// at the beginning of a ban some are, too.
+func (b *blockage) mine(c *Controller, call Call, blocked float64) bool {
+	return c.sharing.peers > 1 && c.ledger.granted(call)-b.from.granted > blocked*c.pace.rate/3
+}
+
 // lull returns for how many seconds the server granted nothing before call, 0 if that was no more
 // than calls in flight explain: their rejections were on the way, or a cap waited for one of them to
 // end. If the server was asked, the lull ended between two polls.
@@ -124,6 +133,7 @@ func (b *blockage) again(c *Controller, t float64, call Call) {
 	switch {
 	case b.polls == 1:
 		b.gap = math.Max(b.quiet, math.Max(2*slot, math.Min(.2, 8*slot)))
+	case b.mine(c, call, call.sent-b.from.at): // the next poll may be the one that is granted
 	case b.gap > longGap && !c.cfg.Costly:
 		b.gap *= 3
 	default:
@@ -131,6 +141,9 @@ func (b *blockage) again(c *Controller, t float64, call Call) {
 	}
 	b.gap = math.Min(math.Min(b.gap, longestGap), c.service.longer(c))
 	next := t + b.gap
+	if end := c.ledger.start.at + usualWindow; b.crowd && t < end-usualWindow/10 && next > end {
+		next = end
+	}
 	if b.gap > 1 && b.quiet == 0 && !c.cfg.Costly {
 		next = math.Min(next, math.Max(t+1, c.minute(t)+.5))
 	}
@@ -169,7 +182,7 @@ func (c *Controller) unblock(call Call) {
 	if b.polls >= 2 || c.cfg.Costly {
 		b.quiet = call.sent - b.last
 	}
-	if c.cfg.Costly || lost > 15 && b.costly(blocked-2*c.sharing.lag(), c.refusal) {
+	if c.cfg.Costly || lost > 15 && b.costly(blocked-2*c.sharing.lag(), c.refusal) && !b.mine(c, call, blocked) {
 		c.costly.end(c, call, blocked)
 		return
 	}

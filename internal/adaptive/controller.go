@@ -7,7 +7,7 @@ import (
 
 // Config configures a Controller. The zero value of a field is its default.
 type Config struct {
-	Start          float64       // pace before anything is known, in units per second; 5
+	Start          float64       // pace at which a search begins, in calls per second; 20, if Costly 5
 	Min, Max       float64       // bounds of the pace; one per minute, and none
 	MaxCost        bool          // Max counts cost, and not units of the mean cost of a call
 	MaxConcurrency int           // bound of the calls in flight; none
@@ -112,7 +112,10 @@ func New(cfg Config) *Controller {
 			*x = d
 		}
 	}
-	defaults(&cfg.Start, 5)
+	if cfg.Costly {
+		defaults(&cfg.Start, patientStart)
+	}
+	defaults(&cfg.Start, searchStart)
 	defaults(&cfg.Min, 1./60)
 	defaults(&cfg.Max, math.Inf(1))
 	defaults(&cfg.Price, .02)

@@ -143,7 +143,9 @@ func (k *costly) end(c *Controller, call Call, blocked float64) {
 		rate := active / 2
 		if b.crowd { // active is how fast callers came, not how fast the server is
 			k.high = math.Max(active, 2*mean)
-			rate = math.Min(rate, c.cfg.Start*c.meanCost)
+			rate = math.Min(rate, c.cautious())
+		} else { // what was granted in less than a second may all be a burst
+			rate = math.Min(rate, got/2)
 		}
 		if c.cfg.Costly && !b.crowd {
 			rate = k.patiently(c, got, mean, blocked)

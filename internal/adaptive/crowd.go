@@ -8,6 +8,8 @@ type crowd struct {
 	hold int     // saturated calls until the search begins
 	size float64 // calls that it was granted before a silence; 0: there was none
 	rate float64 // at which the search begins then
+	most float64 // which the search does not exceed,
+	left float64 // until so many calls were granted at it
 
 	first part    // what it was granted, if that was quick: the bucket was full then
 	mean  float64 // the same per second, with the silence after it
@@ -16,14 +18,19 @@ type crowd struct {
 // answered notes that a call of the crowd was answered. While they come back, the server
 // is still busy with them: the search does not begin, and latency is not what it will be.
 func (k *crowd) answered(c *Controller) {
-	k.hold = 3
-	c.latency = latency{round: c.latency.round + 1}
+	k.hold = crowdHold
+	c.latency = latency{round: c.latency.round + 1, quickest: c.latency.quickest}
 }
 
 // begin begins the search, at twice the first pace: the server has accepted several calls at the same time.
+// After a silence that pace is above what a window grants.
 func (k *crowd) begin(c *Controller) {
 	k.hold = 0
-	c.pace.now = c.within(math.Max(c.pace.now, 2*c.cfg.Start*c.meanCost))
+	pace := c.cfg.Start * c.meanCost
+	if k.size > 0 {
+		pace /= 2
+	}
+	c.pace.now = c.within(math.Max(c.pace.now, pace))
 }
 
 // crowded begins a search after the first rejection of a controller that had no pace.
@@ -43,7 +50,7 @@ func (c *Controller) crowded(at point) {
 	c.ledger.recent, c.ledger.earlier = at, at // the bucket is not full again
 	c.answer = 0
 	c.crowd.answered(c)
-	p.now = c.cfg.Start * c.meanCost
+	p.now = c.cfg.Start * c.meanCost / 2
 	if took := at.at - c.ledger.start.at; took > longCrowd {
 		p.now = math.Max(p.now, at.granted/took/2)
 	}
@@ -69,12 +76,26 @@ func (k *crowd) silent(c *Controller, call Call) {
 	}
 	k.size, k.rate = granted/c.meanCost, crowdShare*granted/took
 	c.pace.now = c.within(math.Max(c.pace.now, k.rate))
+	if b.polls > 1 && !b.told { // the last of them came before the end of the silence
+		k.most, k.left = granted/(b.last-c.ledger.start.at), k.size
+	}
 }
 
 const (
+	crowdHold    = 3  // saturated calls without an answer to one of the crowd between them
 	crowdSilence = .1 // seconds: less may be the way of the calls
 	crowdShare   = .75
 )
+
+// bound returns the pace that a search may have at the next call. A window that the silence was part of grants no
+// more; but if as many calls are granted at that pace as before the silence, it was none.
+func (k *crowd) bound(pace float64) float64 {
+	if k.left <= 0 || pace < k.most {
+		return pace
+	}
+	k.left--
+	return k.most
+}
 
 // measure notes what the first burst was granted, if that was quick, when the server accepts a call again.
 //

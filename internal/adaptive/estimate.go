@@ -23,9 +23,9 @@ func (c *Controller) estimate(call Call, at point) {
 	searched := !c.paced() || c.phase == Searching
 	switch {
 	case !c.paced():
-		top = math.Max(4*low, c.cfg.Start*c.meanCost)
+		top = math.Max(4*low, c.cautious())
 	case c.phase == Tracking:
-		top = math.Min(top, 4*math.Max(old, c.cfg.Start*c.meanCost))
+		top = math.Min(top, 4*math.Max(old, c.cautious()))
 	}
 	p.refuted = top
 	p.unsure = math.Max(0, math.Min(.25, .5*(1-low/top)))

@@ -28,7 +28,7 @@ func TestController_RecognizesOverloadFromTheFirstCallsOn(t *testing.T) {
 	}})
 	r.callers = 40
 	r.until(300)
-	if g := float64(count(r.granted, 150, 300)) / 150; g < 2 {
+	if g := float64(count(r.granted, 240, 300)) / 60; g < 2.5 {
 		t.Errorf("%.2f/s were granted of 3/s: %+v", g, r.controller.Belief())
 	}
 }

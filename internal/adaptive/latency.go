@@ -23,7 +23,14 @@ type latency struct {
 	wasIn    float64 // calls in flight and latency when the test began
 	wasTook  float64
 	rises    int     // of the bound, one after the other
+	quickest float64 // latency of a served call so far; 0: none
 	known    float64 // calls that base is of, while few were in flight
+
+	looking  bool // half of wasLimit may be in flight, see look
+	wasLimit float64
+	rounds   int     // since the last look
+	rest     int     // that there are until the next one
+	best     float64 // calls per second in one of them
 }
 
 const (
@@ -31,10 +38,11 @@ const (
 	// milliseconds may be our own machine, or the network.
 	leastSlow = .02
 
-	roundSize  = 48 // calls of a round, at least
-	firstRound = 8  // calls of the first one: it should end before the server is loaded
-	knownAfter = 64 // calls, with few in flight, that show what latency is normal
-	gross      = 3. // times the normal latency: no need to wait for the end of the round
+	roundSize  = 48   // calls of a round, at least
+	mostRound  = 256. // and at most
+	firstRound = 8    // calls of the first one: it should end before the server is loaded
+	knownAfter = 64   // calls, with few in flight, that show what latency is normal
+	gross      = 3.   // times the normal latency: no need to wait for the end of the round
 )
 
 // size is how many calls this round has: more if the bound must be set precisely.
@@ -45,7 +53,7 @@ func (l *latency) size(c *Controller) int {
 	if !c.limited() {
 		return roundSize
 	}
-	return max(roundSize, int(8*c.capacity.limit))
+	return max(roundSize, int(min(8*c.capacity.limit, mostRound)))
 }
 
 // started returns the round that a call belongs to. The calls of a round start one after
@@ -61,6 +69,9 @@ func (l *latency) started(c *Controller) uint32 {
 
 // ended counts a call that has come back. Its latency counts if it was served.
 func (l *latency) ended(c *Controller, took float64, call Call, served bool) {
+	if served && (l.quickest == 0 || took < l.quickest) {
+		l.quickest = took
+	}
 	if call.round != l.round+1 {
 		l.others++
 	} else {
@@ -82,7 +93,12 @@ func (l *latency) ended(c *Controller, took float64, call Call, served bool) {
 	mean, in, n := l.sum/l.n, l.inFlight/l.n, l.n
 	l.round++
 	l.sent, l.back, l.others, l.sum, l.inFlight, l.n = 0, 0, 0, 0, 0, 0
-	if (early || n >= float64(size)/2) && c.phase != Capped && !c.cfg.Paced {
+	switch {
+	case c.cfg.Paced || !early && n < float64(size)/2:
+	case c.phase == Capped:
+		l.look(c, mean, in)
+		c.capacity.held = 0
+	default:
 		l.judge(c, mean, in, n)
 	}
 }
@@ -104,10 +120,14 @@ func (l *latency) judge(c *Controller, mean, in, n float64) {
 	case !c.limited():
 		l.base *= 1.003
 	}
+	looked := l.look(c, mean, in)
 	held, ratio := k.held > 0, mean/l.base
 	k.held = 0
 	if ratio > 1.12 {
 		l.rises = 0
+	}
+	if looked {
+		return
 	}
 	if l.testing && in < .85*l.wasIn {
 		l.testing = false
@@ -135,6 +155,75 @@ func (l *latency) judge(c *Controller, mean, in, n float64) {
 		l.bind(c, k.limit*1.5)
 	}
 }
+
+// look looks, now and then, whether a server that is slow with so many calls in flight serves more with half of
+// them. It reports whether it has set the bound.
+//
+// # Is the normal latency that of a server that is not loaded?
+//
+// Not if the server had a full queue from the first call on: a server that wastes time on those that wait is then
+// kept busy with that, although the bound holds, and nothing shows that fewer calls would be served faster. The
+// bound ended at 46 in flight and 88 calls per second where 20 in flight are served 155 times per second, or it
+// did not, depending on the pace of the first calls. TCP BBR looks for the same reason (PROBE_RTT).
+func (l *latency) look(c *Controller, mean, in float64) (done bool) {
+	switch {
+	case c.phase != Slowed && c.phase != Capped:
+		l.looking, l.rounds, l.rest, l.best = false, 0, 0, 0
+		return false
+	case l.looking:
+		if in < .85*l.wasIn { // otherwise most of this round started before the look
+			l.looked(c, mean, in)
+		}
+		return true
+	case l.testing || c.capacity.held == 0 || in < leastLook || mean < slowShare*l.quickest:
+		return false
+	}
+	least := leastRest
+	if c.phase == Capped { // a number that the server rejects is known better
+		least *= 2
+	}
+	l.rest = min(mostRest, max(least, l.rest))
+	if l.rounds++; l.rounds > 1 { // some calls of the first one started when fewer were in flight
+		l.best = math.Max(l.best, in/mean)
+	}
+	if l.rounds <= l.rest {
+		return false
+	}
+	l.looking, l.wasIn, l.wasLimit = true, in, c.capacity.limit
+	l.bind(c, l.wasLimit/2)
+	return true
+}
+
+// looked ends a look: in calls in flight took mean.
+func (l *latency) looked(c *Controller, mean, in float64) {
+	gain := lookGain
+	if c.phase == Capped {
+		gain = lookGainCapped
+	}
+	more := in/mean > gain*l.best
+	l.looking, l.rounds, l.best = false, 0, 0
+	if !more {
+		l.rest *= 2
+		l.bind(c, l.wasLimit)
+		return
+	}
+	l.base, l.rest, l.rounds = mean, 0, leastRest // the next look soon
+	if c.phase == Capped {
+		c.enter(Slowed, 0, Latency)
+	}
+}
+
+const (
+	leastRest = 4   // rounds between two looks, at least
+	mostRest  = 256 // and at most: a look costs half of a round
+	leastLook = 8.  // calls in flight: of fewer, half is a guess
+	slowShare = 6.  // times the latency of the quickest call are no more than calls differ by
+
+	// Times the most calls per second of a round since the last look. Less may be chance, or a server that
+	// is slow for seconds by itself.
+	lookGain       = .95
+	lookGainCapped = 1.5
+)
 
 // rise raises the bound of a server that is not loaded: by a twentieth, and quickly after
 // that has gone well three times in a row.

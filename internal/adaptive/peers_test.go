@@ -24,6 +24,7 @@ type company struct {
 
 	ahead  time.Duration      // the clock of the group, of that of the processes
 	mangle func(*peers.Reply) // changes what the group replies; nil: nothing does
+	start  float64            // Config.Start
 }
 
 // A process is one of a company.
@@ -47,7 +48,7 @@ func newCompany(t *testing.T, take func(t float64) bool) *company {
 // join adds a process with so many callers.
 func (c *company) join(callers int) *process {
 	i := len(c.procs)
-	r := newRun(c.t, Config{}, server{take: c.take})
+	r := newRun(c.t, Config{Start: c.start}, server{take: c.take})
 	r.callers = callers
 	p := &process{
 		run: r, peer: NewPeer(fmt.Sprint(i)), begins: c.now,
@@ -253,6 +254,32 @@ func TestPeers_FollowTheLimit(t *testing.T) {
 				t.Errorf("5 s after a fall %d of 6,375 calls were granted in 85 s, %d refused", g, f)
 			}
 		})
+	}
+}
+
+// Before the others know that the limit has fallen, one process may be blocked for seconds, because their calls
+// use up what the server grants. That is no ban. It was taken for one in two companies of five: all then kept
+// for minutes to half of the earlier limit, twice the new one.
+func TestPeers_WhatOthersUseUpIsNoBan(t *testing.T) {
+	built.SkipRaced(t)
+	for start := 1.; start <= 30; start++ {
+		c := newCompany(t, bucket(10, func(t float64) float64 {
+			switch {
+			case t < 60:
+				return 50
+			case t < 100:
+				return 250
+			}
+			return 75
+		}))
+		c.start = start
+		for range 8 {
+			c.join(8)
+		}
+		c.until(150)
+		if g, f := c.granted(105, 150), c.refused(105, 150); g < 45*75*9/10 || f > g/15 {
+			t.Errorf("begun at %v/s: of 3,375 calls %d were granted in 45 s after a fall, %d refused", start, g, f)
+		}
 	}
 }
 
