@@ -288,7 +288,7 @@ func TestTransport_Claims(t *testing.T) {
 		{"httprate, told", func() func(time.Time, http.Header) bool { return httprate(20, second) }, told(20), 2400, 120 * second, .92, .01},
 		// The same where published limits are counted.
 		{"express, counted", func() func(time.Time, http.Header) bool { return npm().express }, sluicehttp.Config{Cost: one}, 520, 25 * second, .88, .02},
-		{"throttled, counted", func() func(time.Time, http.Header) bool { return gcra(20, 5) }, sluicehttp.Config{Cost: one}, 2405, 120 * second, .70, .03},
+		{"throttled, counted", func() func(time.Time, http.Header) bool { return gcra(20, 5) }, sluicehttp.Config{Cost: one}, 2405, 120 * second, .50, .03},
 		{"Linear, counted", func() func(time.Time, http.Header) bool { return linear(1500, time.Hour) }, sluicehttp.Config{Cost: one}, 1700, 480 * second, .80, .1},
 		{"Linear", func() func(time.Time, http.Header) bool { return linear(1500, time.Hour) }, sluicehttp.Config{}, 1700, 480 * second, .80, .1},
 	} {

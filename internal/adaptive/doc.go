@@ -59,7 +59,7 @@
 //	capacity.go    pace.quiet
 //	costly.go      blockage.quiet, cycles.past
 //	crowd.go       crowd, answer, latency, ledger.earlier, ledger.recent, pace.now
-//	estimate.go    pace.nudges, pace.refuted, pace.shown, pace.shows, pace.unsure
+//	estimate.go    pace.low, pace.lows, pace.nudges, pace.refuted, pace.shown, pace.shows, pace.unsure
 //	latency.go     capacity.held, capacity.limit, pace.rate
 //	pace.go        crowd.hold
 //	patient.go     blockage.gap, blockage.polls, costly.hold, costly.low

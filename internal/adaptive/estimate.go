@@ -7,6 +7,30 @@ import "math"
 // look like a low rate.
 const floor = .4
 
+// least returns the lowest rate that a rejection at t may lead to.
+//
+// # May the rate have fallen so far?
+//
+// One rejection does not show that, see floor. But if what is accepted between two rejections is the same again and
+// again, that is the rate, and not the gaps of a minute ago. When a limit fell from 100/s to 10/s, half of
+// the calls were rejected for 20 s; if the server said so with a bare 503, nobody could tell that slower calls help.
+func (c *Controller) least(t float64) float64 {
+	return floor * c.ledger.lately(t) * math.Pow(.7, math.Max(0, float64(c.pace.lows-2)))
+}
+
+// sink notes that low was accepted since the rejection before.
+func (p *pace) sink(low, least float64) {
+	if low >= least || math.Abs(low/p.low-1) > sameLow {
+		p.lows = 0
+	} else {
+		p.lows++
+	}
+	p.low = low
+}
+
+// sameLow is how far apart rates are that are the same.
+const sameLow = .1
+
 // leastPause is how many seconds a rejection must cost for cycles to be compared. Without
 // pauses the bounds are near each other, and chance is most of the difference.
 const leastPause = .2
@@ -55,7 +79,8 @@ func (c *Controller) estimate(call Call, at point) {
 		p.unsure = math.Min(p.unsure, fitError)
 		p.refuted = math.Min(p.refuted, (1+2*fitError)*rate)
 	}
-	rate = math.Max(rate, math.Min(top, floor*c.ledger.lately(at.at)))
+	p.sink(low, c.least(at.at))
+	rate = math.Max(rate, math.Min(top, c.least(at.at)))
 	p.agree(old, rate)
 	switch {
 	case searched:
@@ -122,7 +147,7 @@ func (c *Controller) refine(call Call) {
 		high = math.Max(high, math.Min(c.cycles.window(silent), b.pace))
 	}
 	rate := math.Max(math.Min(p.rate, high), math.Min(low, b.pace))
-	rate = math.Max(rate, math.Min(b.pace, floor*c.ledger.lately(call.sent)))
+	rate = math.Max(rate, math.Min(b.pace, c.least(call.sent)))
 	if rate != p.rate {
 		c.track(Tracking, rate, Measured)
 	}

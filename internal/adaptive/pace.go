@@ -25,6 +25,8 @@ type pace struct {
 	patience float64 // seconds before what was accepted before a trouble is tried again
 	shown    float64 // the rate that the last early rejection has shown
 	shows    int     // how often later ones have confirmed it
+	low      float64 // accepted until the last rejection,
+	lows     int     // which was the same so often, and less than floor
 	nudges   int     // how often the configured rate was thought to be a little too fast
 }
 

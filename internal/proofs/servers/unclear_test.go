@@ -349,10 +349,13 @@ func TestMaybeThrottled_PauseAndClose(t *testing.T) {
 
 // A limit that falls is followed, as if the server said that it refuses.
 func TestMaybeThrottled_FollowsALowerLimit(t *testing.T) {
-	for _, lower := range []float64{50, 33, 10} {
+	for _, c := range []struct{ burst, lower float64 }{
+		{10, 50}, {10, 33}, {10, 10}, {6, 10}, {8, 10}, {20, 10}, {8, 5}, {10, 5}, {20, 5},
+	} {
+		lower := c.lower
 		synctest.Test(t, func(t *testing.T) {
 			g := mustGate(t, sluice.Config{})
-			before, after := grantsPerSecond(100, 10), grantsPerSecond(lower, 10)
+			before, after := grantsPerSecond(100, c.burst), grantsPerSecond(lower, 10)
 			s := &unclearServer{start: time.Now(), grants: func(now time.Duration) bool {
 				if now < 40*time.Second {
 					return before(now)
@@ -362,7 +365,7 @@ func TestMaybeThrottled_FollowsALowerLimit(t *testing.T) {
 			n := 4000 + int(lower*60)
 			good, took := makeCalls(n, 32, func() error { return sluice.Retry(bg, g, s.call) })
 			if good < int64(n)-4 || took > 120*time.Second {
-				t.Errorf("to %v per second: %d of %d in %v, %d refused, %v", lower, good, n, took, s.unclear, g.Stats().Learned)
+				t.Errorf("to %v per second, burst %v: %d of %d in %v, %d refused, %v", lower, c.burst, good, n, took, s.unclear, g.Stats().Learned)
 			}
 		})
 	}

@@ -1,0 +1,46 @@
+package adaptive
+
+import (
+	"math"
+	"testing"
+)
+
+// A crowd of 256 fills the queue of a server that wastes its time on those that wait. From then on all that the
+// controller measures is that of a full queue, so only a look at fewer calls in flight shows what the server can
+// do: without it the controller keeps to a cap of 216, or to half of that, and 8 to 50 calls per second.
+func TestController_LooksWhetherFewerCallsAreServedFaster(t *testing.T) {
+	for _, c := range []struct {
+		slots int
+		waste float64
+		least float64 // calls per second
+	}{
+		{216, 1, 75},
+		{300, .25, 150},
+		{300, .5, 100},
+	} {
+		r := newRun(t, Config{Unlimited: true}, server{slots: c.slots, delay: func(_ float64, busy int) float64 {
+			load := float64(busy) / 16
+			return .1*math.Max(1, load)*(1+c.waste*math.Max(0, load-1)) - .05
+		}})
+		r.callers = c.slots + 40
+		r.until(300)
+		if g := float64(count(r.granted, 200, 300)) / 100; g < c.least {
+			t.Errorf("%+v: %.0f/s were granted: %+v", c, g, r.controller.Belief())
+		}
+	}
+}
+
+// A cap on calls in flight is used to 90 %, whatever the looks cost. The calls take 20 ms to 0.4 s, so the
+// quickest one says that most are slow.
+func TestController_LooksSeldomWhereFewerCallsAreServedLess(t *testing.T) {
+	n := 0
+	r := newRun(t, Config{Unlimited: true}, server{slots: 20, service: func() float64 {
+		n++
+		return .02 + .38*math.Mod(float64(n)*.618, 1)
+	}})
+	r.callers = 64
+	r.until(300)
+	if g := float64(count(r.granted, 100, 300)) / 200; g < .9*20/.21 {
+		t.Errorf("%.1f/s were granted of %.1f/s: %+v", g, 20/.21, r.controller.Belief())
+	}
+}
