@@ -67,7 +67,7 @@ func TestPlay_ReproducesKnownFigures(t *testing.T) {
 // than a point or two of it should say why.
 func TestPlay_AdaptiveFindsTheLimit(t *testing.T) {
 	for world, least := range map[string]float64{
-		"bucket": 97, "bucket-ra": 93, "slow": 90, "window": 95, "window-ra": 98, "log": 91, "cap": 85, "queue": 97,
+		"bucket": 97, "bucket-ra": 93, "slow": 87, "window": 95, "window-ra": 98, "log": 91, "cap": 85, "queue": 97,
 		"overload": 88, "penalty": 82, "steps": 95, "siblings": 94, "flaky": 94, "liar": 89, "alarmist": 80,
 		"sparse": 99, "headers": 97, "batch": 97,
 	} {
@@ -81,7 +81,8 @@ func TestPlay_AdaptiveFindsTheLimit(t *testing.T) {
 // what it scored when these figures were written, which are exact: the event loop repeats a
 // seed. Many changes of the rule show only in some worlds and only in one of the kinds, such
 // as chance, which is worth nothing to rule-zero in the named worlds and 4 points in the
-// others. A change that gains more than half a point should raise the figure here.
+// others. A change that gains more than a third of a point should raise the figure here. Three
+// seeds, because another pace of the first call alone moves the mean of one by half a point.
 //
 // The event loop has one goroutine, so the race detector would make it ten times slower to
 // learn nothing: it sees the named worlds only.
@@ -92,22 +93,22 @@ func TestPlayAll_ScoreOfTheRule(t *testing.T) {
 		worlds      []*World
 		mean, worst [2]float64 // of rule-adaptive, rule-zero
 	}{
-		{"named", namedWorlds(), [2]float64{94.5, 93.0}, [2]float64{87.2, 83.7}},
-		{"random", drawWorlds(60, 1), [2]float64{90.4, 89.7}, [2]float64{78.3, 76.5}},
+		{"named", namedWorlds(), [2]float64{94.3, 92.6}, [2]float64{88.6, 80.8}},
+		{"random", drawWorlds(60, 1), [2]float64{90.7, 89.7}, [2]float64{75.5, 75.3}},
 	} {
 		if built.Raced() && c.name == "random" {
 			continue
 		}
-		scores := newTable(playAll(c.worlds, kinds, 1, bubblesOf(t)))
+		scores := newTable(playAll(c.worlds, kinds, 3, bubblesOf(t)))
 		for i, kind := range kinds {
 			all := scores.column(kind.name, score)
 			slices.Sort(all)
 			t.Logf("%s, %s: mean %.2f, worst tenth %.2f", kind.name, c.name, mean(all), worstTenth(all))
-			if m := mean(all); m < c.mean[i]-.5 {
-				t.Errorf("%s, %s worlds: mean score %.1f, want %.1f - 0.5", kind.name, c.name, m, c.mean[i])
+			if m := mean(all); m < c.mean[i]-.3 {
+				t.Errorf("%s, %s worlds: mean score %.1f, want %.1f - 0.3", kind.name, c.name, m, c.mean[i])
 			}
-			if w := worstTenth(all); w < c.worst[i]-3 {
-				t.Errorf("%s, %s worlds: worst tenth %.1f, want %.1f - 3", kind.name, c.name, w, c.worst[i])
+			if w := worstTenth(all); w < c.worst[i]-2 {
+				t.Errorf("%s, %s worlds: worst tenth %.1f, want %.1f - 2", kind.name, c.name, w, c.worst[i])
 			}
 		}
 	}

@@ -220,7 +220,7 @@ const (
 	slowShare = 6.  // times the latency of the quickest call are no more than calls differ by
 
 	// Times the most calls per second of a round since the last look. Less may be chance, or a server that
-	// is slow for seconds by itself.
+	// is slow for some seconds.
 	lookGain       = .95
 	lookGainCapped = 1.5
 )
