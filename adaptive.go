@@ -38,7 +38,8 @@ type Adaptive struct {
 	// gate then searches slowly and keeps a distance from the throttled rate. It implies Search.
 	AvoidThrottling bool
 
-	// Start is the pace at which a search begins. 0 means 20 per second, or 5 with AvoidThrottling.
+	// Start is the pace at which a search begins, half of it after a first burst of throttled calls. 0
+	// means 20 per second, or 5 with AvoidThrottling.
 	Start Rate
 
 	// Min is the slowest pace. 0 means one per minute.

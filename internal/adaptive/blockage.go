@@ -28,6 +28,7 @@ const (
 	longestGap = 600. // seconds between polls, at most
 	longGap    = 8.   // from here on gaps grow threefold: a ban must end between two polls
 
+	mostTurns   = 10   // polls after which a process whose peers are granted calls is banned alone
 	usualWindow = 1.02 // seconds: many windows of a second that have begun with the first call have ended
 )
 
@@ -86,11 +87,14 @@ func (b *blockage) costly(blocked, refusal float64) bool {
 	return blocked > math.Max(1, 5*refusal)
 }
 
-// mine reports whether the blockage that call has ended was only of this process: the others were granted calls
-// meanwhile, at a pace above the limit, so each poll was rejected. Their calls are counted half a second late, so
-// at the beginning of a ban some are, too.
+// mine reports whether a blockage is only one of this process: the others were granted calls until call, at a pace
+// above the limit, so each poll was rejected. Their calls are counted half a second late, so some seem to be granted
+// at the beginning of a ban as well. After a crowd no pace is known that they could have.
 func (b *blockage) mine(c *Controller, call Call, blocked float64) bool {
-	return c.sharing.peers > 1 && c.ledger.granted(call)-b.from.granted > blocked*c.pace.rate/3
+	if b.crowd || c.sharing.peers <= 1 || c.pace.rate == 0 {
+		return false
+	}
+	return c.ledger.granted(call)-b.from.granted > blocked*c.pace.rate/3
 }
 
 // lull returns for how many seconds the server granted nothing before call, 0 if that was no more
@@ -133,7 +137,7 @@ func (b *blockage) again(c *Controller, t float64, call Call) {
 	switch {
 	case b.polls == 1:
 		b.gap = math.Max(b.quiet, math.Max(2*slot, math.Min(.2, 8*slot)))
-	case b.mine(c, call, call.sent-b.from.at): // the next poll may be the one that is granted
+	case b.polls <= mostTurns && b.mine(c, call, call.sent-b.from.at): // the next poll may be the one that is granted
 	case b.gap > longGap && !c.cfg.Costly:
 		b.gap *= 3
 	default:

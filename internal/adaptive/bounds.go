@@ -39,8 +39,9 @@ func (c *Controller) Bound(now time.Duration, rate float64, concurrency int) {
 		rate = math.Inf(1)
 	}
 	before := c.bounded()
+	c.latency.unlook(c)
 	c.cfg.Max, c.cfg.MaxConcurrency = rate, concurrency
-	if c.phase == Searching {
+	if c.phase == Searching && c.crowd.sent == 0 {
 		c.pace.now = math.Max(c.pace.now, c.cfg.Start*c.meanCost)
 	}
 	c.pace.set(c)

@@ -73,6 +73,11 @@ func (k *capacity) bound() int {
 	return max(1, int(limit))
 }
 
+// binds reports whether the bound, and not another one, holds the calls in flight at in.
+func (k *capacity) binds(in float64) bool {
+	return k.held > 0 && k.limit <= k.most && in >= .7*k.limit
+}
+
 func (k *capacity) granted(c *Controller, call Call) {
 	k.total++
 	if c.phase != Capped {
@@ -98,7 +103,7 @@ func (k *capacity) refused(c *Controller, t float64, call Call, told bool) bool 
 		return k.found(c, t)
 	}
 	c.openAt(t + .5*c.answer/math.Max(1, k.limit)) // another call ends soon
-	if call.epoch != c.epoch {
+	if call.epoch != c.epoch || c.latency.looking {
 		return true
 	}
 	k.bad++
@@ -154,6 +159,7 @@ func (k *capacity) found(c *Controller, t float64) bool {
 		}
 	}
 	c.blockage.end()
+	c.latency.unlook(c)
 	k.limit, k.entry = float64(split-1), float64(split-1)
 	k.full, k.bad, k.patience, k.falls = 0, 0, 1, 0
 	c.enter(Capped, t, Cap)

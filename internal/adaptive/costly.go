@@ -145,7 +145,7 @@ func (k *costly) end(c *Controller, call Call, blocked float64) {
 			k.high = math.Max(active, 2*mean)
 			rate = math.Min(rate, c.cautious())
 		} else { // what was granted in less than a second may all be a burst
-			rate = math.Min(rate, got/2)
+			rate = math.Min(rate, math.Max(got/2, c.cautious()/4))
 		}
 		if c.cfg.Costly && !b.crowd {
 			rate = k.patiently(c, got, mean, blocked)

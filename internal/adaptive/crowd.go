@@ -19,6 +19,7 @@ type crowd struct {
 // is still busy with them: the search does not begin, and latency is not what it will be.
 func (k *crowd) answered(c *Controller) {
 	k.hold = crowdHold
+	c.latency.unlook(c)
 	c.latency = latency{round: c.latency.round + 1, quickest: c.latency.quickest}
 }
 

@@ -89,8 +89,8 @@ func TestController_SearchesWhereTheWindowOfACrowdShows(t *testing.T) {
 }
 
 // A window that begins with the first call and says nothing has mostly a second. If a poll comes just then, and
-// the search does not exceed what the last rejected poll allows, 300 calls need less than 8 s of the 5 s that are
-// possible. With polls at 0.4 and 1.2 s and a search to twice the limit it was 9.
+// the search does not exceed what the last rejected poll allows, 300 calls take less than 8 s; 5 s are possible.
+// With polls at 0.4 and 1.2 s and a search to twice the limit it was 9.
 func TestController_AsksWhenTheWindowOfACrowdEnds(t *testing.T) {
 	from, used := -1., 0
 	take := func(t float64) bool { // begins with a call

@@ -2,7 +2,7 @@ package adaptive
 
 import "math"
 
-// floor is the share of the rate accepted of late below which no rejection takes the rate. A
+// floor is the share of the rate accepted of late below which one rejection does not take the rate. A
 // server that counts the calls of the last minute repeats the gaps of that minute: they
 // look like a low rate.
 const floor = .4
@@ -20,7 +20,7 @@ func (c *Controller) least(t float64) float64 {
 
 // sink notes that low was accepted since the rejection before.
 func (p *pace) sink(low, least float64) {
-	if low >= least || math.Abs(low/p.low-1) > sameLow {
+	if low >= least || !(math.Abs(low/p.low-1) <= sameLow) {
 		p.lows = 0
 	} else {
 		p.lows++

@@ -70,7 +70,7 @@ func (l *latency) started(c *Controller) uint32 {
 // ended counts a call that has come back. Its latency counts if it was served.
 func (l *latency) ended(c *Controller, took float64, call Call, served bool) {
 	if served && (l.quickest == 0 || took < l.quickest) {
-		l.quickest = took
+		l.quickest = math.Max(took, leastSilence)
 	}
 	if call.round != l.round+1 {
 		l.others++
@@ -168,14 +168,20 @@ func (l *latency) judge(c *Controller, mean, in, n float64) {
 func (l *latency) look(c *Controller, mean, in float64) (done bool) {
 	switch {
 	case c.phase != Slowed && c.phase != Capped:
-		l.looking, l.rounds, l.rest, l.best = false, 0, 0, 0
+		l.unlook(c)
+		l.rest = 0
 		return false
 	case l.looking:
+		if l.rounds++; l.rounds > mostLook { // it is not the bound that limits the calls in flight
+			l.unlook(c)
+			l.rest = mostRest
+			return true
+		}
 		if in < .85*l.wasIn { // otherwise most of this round started before the look
 			l.looked(c, mean, in)
 		}
 		return true
-	case l.testing || c.capacity.held == 0 || in < leastLook || mean < slowShare*l.quickest:
+	case l.testing || in < leastLook || mean < slowShare*l.quickest || !c.capacity.binds(in):
 		return false
 	}
 	least := leastRest
@@ -189,9 +195,17 @@ func (l *latency) look(c *Controller, mean, in float64) (done bool) {
 	if l.rounds <= l.rest {
 		return false
 	}
-	l.looking, l.wasIn, l.wasLimit = true, in, c.capacity.limit
+	l.looking, l.rounds, l.wasIn, l.wasLimit = true, 0, in, c.capacity.limit
 	l.bind(c, l.wasLimit/2)
 	return true
+}
+
+// unlook ends a look without a result.
+func (l *latency) unlook(c *Controller) {
+	if l.looking && (c.phase == Slowed || c.phase == Capped) {
+		c.capacity.limit = l.wasLimit
+	}
+	l.looking, l.rounds, l.best = false, 0, 0
 }
 
 // looked ends a look: in calls in flight took mean.
@@ -209,6 +223,7 @@ func (l *latency) looked(c *Controller, mean, in float64) {
 	}
 	l.base, l.rest, l.rounds = mean, 0, leastRest // the next look soon
 	if c.phase == Capped {
+		c.pace.rate = c.within(in * c.meanCost / mean)
 		c.enter(Slowed, 0, Latency)
 	}
 }
@@ -217,6 +232,7 @@ const (
 	leastRest = 4   // rounds between two looks, at least
 	mostRest  = 256 // and at most: a look costs half of a round
 	leastLook = 8.  // calls in flight: of fewer, half is a guess
+	mostLook  = 3   // rounds of a look
 	slowShare = 6.  // times the latency of the quickest call are no more than calls differ by
 
 	// Times the most calls per second of a round since the last look. Less may be chance, or a server that

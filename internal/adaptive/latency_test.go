@@ -44,3 +44,54 @@ func TestController_LooksSeldomWhereFewerCallsAreServedLess(t *testing.T) {
 		t.Errorf("%.1f/s were granted of %.1f/s: %+v", g, 20/.21, r.controller.Belief())
 	}
 }
+
+// mostlySlow is a run at a cap of 60 calls, most of which take 0.4 s and some nearly no time, so that looks are made.
+func mostlySlow(t *testing.T) *run {
+	n := 0
+	r := newRun(t, Config{Unlimited: true}, server{slots: 60, service: func() float64 {
+		n++
+		if n%10 == 0 {
+			return .001
+		}
+		return .4
+	}})
+	r.rtt, r.callers = .005, 100
+	r.until(5)
+	c := r.controller
+	c.capacity.limit, c.capacity.entry = 60, 60
+	c.enter(Capped, 5, Cap)
+	return r
+}
+
+// A lower bound that comes during a look, and goes, leaves what was learned: not half of it.
+func TestController_ABoundEndsALook(t *testing.T) {
+	r := mostlySlow(t)
+	at := 5.
+	for ; !r.controller.latency.looking && at < 100; at += .1 {
+		r.until(at)
+	}
+	if !r.controller.latency.looking {
+		t.Fatal("no look in 100 s")
+	}
+	r.controller.Bound(r.now, 0, 10)
+	r.until(at + 100)
+	r.controller.Bound(r.now, 0, 0)
+	r.until(at + 110)
+	if g := float64(count(r.granted, at+102, at+110)) / 8; g < 150 {
+		t.Errorf("%.0f/s were granted of 164/s after the bound: %+v", g, r.controller.Belief())
+	}
+}
+
+// Callers that come in bursts do not use the bound between them, so half of it is no look, and does not stay.
+func TestController_BurstsDoNotKeepALook(t *testing.T) {
+	r := mostlySlow(t)
+	for at := 5.; at < 300; at++ {
+		r.callers = 100
+		r.until(at + .05)
+		r.callers = 25
+		r.until(at + 1)
+	}
+	if c := r.controller; c.latency.looking || c.capacity.limit < 55 {
+		t.Errorf("the bound of 60 is %.0f, looking %v", c.capacity.limit, c.latency.looking)
+	}
+}

@@ -26,13 +26,13 @@ type pace struct {
 	shown    float64 // the rate that the last early rejection has shown
 	shows    int     // how often later ones have confirmed it
 	low      float64 // accepted until the last rejection,
-	lows     int     // which was the same so often, and less than floor
+	lows     int     // which was the same so often, and less than least
 	nudges   int     // how often the configured rate was thought to be a little too fast
 }
 
 // # Where does a search begin?
 //
-// It doubles with every 8 calls, so from 5 calls per second any pace takes 2.3 s, and from 20 per second 0.6 s.
+// It doubles with every 8 calls, so from 5 calls per second any pace takes 2.3 s at least, and from 20 per second 0.6 s.
 // A job of 300 calls that may have 50/s needs 6 s. It began at 5/s until servers that other people wrote were
 // measured: there 20/s was worth 7 points of 100 in the first 25 s, 17 in such a job. A server that grants less
 // rejects a call or two more. Where each rejection costs a ban, that is too much.
@@ -115,7 +115,7 @@ func (p *pace) search(c *Controller) {
 	if p.now >= c.crowd.rate {
 		double = math.Max(double, c.crowd.size)
 	}
-	p.now = c.crowd.bound(c.within(p.now * math.Exp2(1/math.Max(double, 1.5*delay*p.now/c.meanCost))))
+	p.now = c.within(c.crowd.bound(p.now * math.Exp2(1/math.Max(double, 1.5*delay*p.now/c.meanCost))))
 }
 
 // set computes the pace from the calls since the rate was set.

@@ -256,3 +256,55 @@ func TestController_Adopt_WhatFellForAMoment(t *testing.T) {
 		t.Errorf("%+v, why %v", k, c.why)
 	}
 }
+
+// A group of gates that began with a crowd, and so know no pace, gets out of a ban that each call begins again: what
+// was granted before it is not what others are granted now.
+func TestPeers_ACrowdThatIsBannedAsksSeldom(t *testing.T) {
+	for _, ban := range []float64{5, 30} {
+		for _, n := range []int{2, 4} {
+			until, take := -1., bucket(20, steady(20))
+			c := newCompany(t, func(t float64) bool {
+				if t >= until && take(t) {
+					return true
+				}
+				until = t + ban
+				return false
+			})
+			c.cfg.Unlimited = true
+			for range n {
+				c.join(8)
+			}
+			c.until(300)
+			if g, f := c.granted(0, 300), c.refused(0, 300); g < 1000 || f > 100 {
+				t.Errorf("%d processes, ban of %v s: %d granted, %d rejected", n, ban, g, f)
+			}
+		}
+	}
+}
+
+// A process that is banned alone does not keep up its ban, although the others are granted calls.
+func TestPeers_AProcessThatIsBannedAloneAsksSeldom(t *testing.T) {
+	for _, ban := range []float64{5, 20, 60} {
+		c := newCompany(t, bucket(10, steady(50)))
+		for range 4 {
+			c.join(8)
+		}
+		until, rejected, granted := -1., 0, 0
+		c.procs[0].server.take = func(t float64) bool {
+			switch {
+			case t <= 30:
+				return c.take(t)
+			case until < 0 || t < until: // each call begins the ban again
+				until = t + ban
+				rejected++
+				return false
+			}
+			granted++
+			return c.take(t)
+		}
+		c.until(330)
+		if rejected > 40 || granted < 1000 {
+			t.Errorf("a ban of %v s: %d calls rejected, %d made after it", ban, rejected, granted)
+		}
+	}
+}

@@ -24,7 +24,7 @@ type company struct {
 
 	ahead  time.Duration      // the clock of the group, of that of the processes
 	mangle func(*peers.Reply) // changes what the group replies; nil: nothing does
-	start  float64            // Config.Start
+	cfg    Config             // of processes that join
 }
 
 // A process is one of a company.
@@ -48,7 +48,7 @@ func newCompany(t *testing.T, take func(t float64) bool) *company {
 // join adds a process with so many callers.
 func (c *company) join(callers int) *process {
 	i := len(c.procs)
-	r := newRun(c.t, Config{Start: c.start}, server{take: c.take})
+	r := newRun(c.t, c.cfg, server{take: c.take})
 	r.callers = callers
 	p := &process{
 		run: r, peer: NewPeer(fmt.Sprint(i)), begins: c.now,
@@ -272,7 +272,7 @@ func TestPeers_WhatOthersUseUpIsNoBan(t *testing.T) {
 			}
 			return 75
 		}))
-		c.start = start
+		c.cfg.Start = start
 		for range 8 {
 			c.join(8)
 		}
