@@ -12,8 +12,9 @@ const floor = .4
 // # May the rate have fallen so far?
 //
 // One rejection does not show that, see floor. But if what is accepted between two rejections is the same again and
-// again, that is the rate, and not the gaps of a minute ago. When a limit fell from 100/s to 10/s, half of
-// the calls were rejected for 20 s; if the server said so with a bare 503, nobody could tell that slower calls help.
+// again, that is the rate, and not the gaps of a minute ago. When a limit fell from 100/s to 10/s, half of the
+// calls were rejected for 20 s. At a server that rejects with a bare 503, package evidence then found that slower calls
+// are rejected as often, and took the rejections for failures.
 func (c *Controller) least(t float64) float64 {
 	return floor * c.ledger.lately(t) * math.Pow(.7, math.Max(0, float64(c.pace.lows-2)))
 }

@@ -214,13 +214,12 @@ func (l *latency) looked(c *Controller, mean, in float64) {
 	if c.phase == Capped {
 		gain = lookGainCapped
 	}
-	more := in/mean > gain*l.best
-	l.looking, l.rounds, l.best = false, 0, 0
-	if !more {
+	if in/mean <= gain*l.best {
 		l.rest *= 2
-		l.bind(c, l.wasLimit)
+		l.unlook(c)
 		return
 	}
+	l.looking, l.best = false, 0
 	l.base, l.rest, l.rounds = mean, 0, leastRest // the next look soon
 	if c.phase == Capped {
 		c.pace.rate = c.within(in * c.meanCost / mean)

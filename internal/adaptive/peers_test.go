@@ -234,18 +234,23 @@ func TestPeers_UseTheWholeLimitEvenly(t *testing.T) {
 	}
 }
 
+// upAndDown is a rate of 50/s that rises to 250/s at one instant and falls to 75/s at another.
+func upAndDown(up, down float64) func(t float64) float64 {
+	return func(t float64) float64 {
+		switch {
+		case t < up:
+			return 50
+		case t < down:
+			return 250
+		}
+		return 75
+	}
+}
+
 func TestPeers_FollowTheLimit(t *testing.T) {
 	for _, n := range []int{2, 8} {
 		t.Run(fmt.Sprint(n), func(t *testing.T) {
-			c := together(t, bucket(10, func(t float64) float64 {
-				switch {
-				case t < 60:
-					return 50
-				case t < 160:
-					return 250
-				}
-				return 75
-			}), n)
+			c := together(t, bucket(10, upAndDown(60, 160)), n)
 			c.until(250)
 			if g := c.granted(90, 160); g < 70*250*9/10 {
 				t.Errorf("30 s after a rise %d of 17,500 calls were granted in 70 s", g)
@@ -263,15 +268,7 @@ func TestPeers_FollowTheLimit(t *testing.T) {
 func TestPeers_WhatOthersUseUpIsNoBan(t *testing.T) {
 	built.SkipRaced(t)
 	for start := 1.; start <= 30; start++ {
-		c := newCompany(t, bucket(10, func(t float64) float64 {
-			switch {
-			case t < 60:
-				return 50
-			case t < 100:
-				return 250
-			}
-			return 75
-		}))
+		c := newCompany(t, bucket(10, upAndDown(60, 100)))
 		c.cfg.Start = start
 		for range 8 {
 			c.join(8)
