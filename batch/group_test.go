@@ -153,6 +153,24 @@ func TestConfig_Group_ASlowHostHasHalf(t *testing.T) {
 	})
 }
 
+// A host of which all items are in flight takes no more than their places.
+func TestConfig_Group_AHostWithOneItem(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWeb(t, 4, "ab", func(_ context.Context, item string) error {
+			if item == "a0" {
+				time.Sleep(time.Hour)
+			}
+			time.Sleep(time.Second)
+			return nil
+		})
+		ended, why := w.run(t.Context(), append([]string{"a0"}, mixed(30, "b")...), Config[string]{})
+		if why != nil {
+			t.Error(why)
+		}
+		wantText(t, summary(ended), "a 1 from 3601 to 3601; b 30 from 1 to 10")
+	})
+}
+
 // Results come in the order of the input, but the calls are made when they can.
 func TestConfig_Group_Ordered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -194,9 +212,9 @@ func TestAside(t *testing.T) {
 		why   error
 	}{
 		{"another host works", Suspend{}, "ab", func(name string, _ time.Duration) bool { return name == "b" },
-			"a 1.201s, a 3.318s failing, a aside 86 from 3.318 to 3.318; a failed 14 from 0.101 to 3.318; b 100 from 0.073 to 4.262", nil},
+			"a 1.173s, a 3.29s failing, a aside 86 from 3.29 to 3.29; a failed 14 from 0.101 to 3.29; b 100 from 0.073 to 4.284", nil},
 		{"wait", Suspend{Wait: true}, "ab", func(name string, at time.Duration) bool { return name == "b" || at > time.Minute },
-			"a 1.201s, a 3.318s, a 7.418s, a 15.518s, a 31.618s, a 1m3.718s back, a 83 from 63.718 to 67.818; a failed 17 from 0.101 to 31.618; b 100 from 0.073 to 4.262", nil},
+			"a 1.173s, a 3.29s, a 7.39s, a 15.49s, a 31.59s, a 1m3.69s back, a 83 from 63.69 to 67.79; a failed 17 from 0.101 to 31.59; b 100 from 0.073 to 4.284", nil},
 		{"nothing works", Suspend{}, "a", down,
 			"a 1.201s, a failed 14 from 0.101 to 3.301; a unfinished 86 from 3.301 to 3.301", ErrHalted},
 		{"it worked, and is back in time", Suspend{}, "a", func(_ string, at time.Duration) bool { return at < time.Second || at > 10*time.Second },

@@ -21,7 +21,7 @@ import (
 //   - At most freshEach fresh items of a group are out, so that a group that is paused
 //     cannot take all places.
 //   - At most window items of a group are out, with those between two attempts.
-//   - While other groups use the gate, at most half of the calls in flight are of one
+//   - While other groups have items to start, at most half of the calls in flight are of one
 //     group: a server that does not answer must not take them all.
 //   - Of a group that is set aside one item at a time starts: the probe.
 type scheduler struct {
@@ -32,7 +32,7 @@ type scheduler struct {
 	aside                        Suspend
 
 	groups map[string]*group
-	busy   list.List // of groups that use the gate, or could
+	busy   list.List // of groups whose items wait for the gate, or could
 	fresh  list.List // of fresh items that were not overtaken, as they started
 	ready  groupHeap // groups whose first held item may start; the one that was read first is first
 	probes groupHeap // groups that are set aside and hold items; the one that is tried first is first
@@ -207,7 +207,7 @@ func (s *scheduler) changed(g *group) {
 	if !s.could(g) {
 		s.ready.set(g, false) // before anything is compared with it
 	}
-	switch busy := s.could(g) || g.calls > 0 || g.inLine > 0; {
+	switch busy := s.could(g) || g.inLine > 0; {
 	case busy && g.busyAt == nil:
 		g.busyAt = s.busy.PushBack(g)
 	case !busy && g.busyAt != nil:

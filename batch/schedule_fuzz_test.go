@@ -97,7 +97,7 @@ func (m *modelScheduler) next(now time.Time) *modelItem {
 	}
 	using := 0
 	for name := range m.groups {
-		if m.could(name) || m.count(name, "attempt") > 0 || m.line(name) > 0 {
+		if m.could(name) || m.line(name) > 0 {
 			using++
 		}
 	}
