@@ -7,6 +7,7 @@ import (
 	"errors"
 	"math"
 	"math/rand/v2"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -521,6 +522,48 @@ func TestMemory_Forget_CountsAnew(t *testing.T) {
 			t.Errorf("after Forget: an estimate of %d throttled calls", n)
 		}
 	})
+}
+
+// Calls in flight when the gate forgets were a burst of the time before. When a gate that searched learned from
+// them, it kept to 5/s for ever.
+func TestGate_Forget_CallsInFlightTeachNothing(t *testing.T) {
+	for name, cfg := range map[string]Config{
+		"no limits": {},
+		"told":      {Rate: Rate{Count: 200, Per: time.Second}},
+		"search":    {Adaptive: Adaptive{Search: true}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				g := limits.Must(New(cfg))
+				defer g.Close()
+				var calls sync.WaitGroup
+				for i := range 32 {
+					calls.Go(func() {
+						_ = g.Do(t.Context(), func(context.Context) error {
+							time.Sleep(4 * time.Second)
+							if i%2 == 0 {
+								return ThrottledFor(errors.New("429"), time.Second)
+							}
+							return nil
+						})
+					})
+				}
+				time.Sleep(3 * time.Second) // a search begins at 20/s
+				g.Forget()
+				calls.Wait()
+				if g.learner != nil && g.learner.controller.Belief().Phase != adaptive.Searching {
+					t.Errorf("learned: %v", g.Stats().Learned)
+				}
+				start := time.Now()
+				for range 400 {
+					_ = g.Do(t.Context(), func(context.Context) error { return nil })
+				}
+				if took := time.Since(start); took > 5*time.Second {
+					t.Errorf("400 calls took %v", took)
+				}
+			})
+		})
+	}
 }
 
 // # Any snapshot, any config

@@ -29,6 +29,7 @@ type memory struct {
 	strikes    strikes
 	strays     strays.Counter // of gates that know no limit
 	recently   recently
+	forgot     time.Duration // when forget was called last: calls that left before teach nothing
 	departures departures
 	sharing    sharing // or nil
 
@@ -206,6 +207,7 @@ func hertz(r Rate) float64 {
 func (m *memory) forget(here sofar) {
 	m.forgetRefusals()
 	m.recently = recently{early: here, late: here, from: here.at}
+	m.forgot = here.at
 	m.search()
 }
 
@@ -285,6 +287,10 @@ func (m *memory) count(call *ending, weighed bool) {
 func (m *memory) throttled(here sofar, call *ending, asked time.Duration, weighed bool, named Unit) lesson {
 	m.endRecord(call)
 	m.count(call, weighed)
+	if call.since < m.forgot {
+		m.learner.left(call)
+		return lesson{}
+	}
 	m.tally.learned++
 	m.ramp.published(false)
 	switch {
@@ -295,7 +301,7 @@ func (m *memory) throttled(here sofar, call *ending, asked time.Duration, weighe
 		m.answersCount.Store(m.ramp != nil)
 		return lesson{}
 	case m.learner != nil && !m.limited() && asked > 0 && m.stray(call.since):
-		m.learner.ended(call, adaptive.Reply{Outcome: adaptive.Unknown})
+		m.learner.left(call)
 		return lesson{}
 	case m.learner == nil:
 		m.learn(here, call.n)
@@ -361,6 +367,9 @@ func (m *memory) slowStart(now, since, asked time.Duration, surely bool) {
 func (m *memory) answered(call *ending, outcome adaptive.Outcome) {
 	m.endRecord(call)
 	switch {
+	case call.since < m.forgot:
+		m.learner.left(call)
+		return
 	case m.learner != nil:
 	case outcome == adaptive.Elsewhere:
 		m.ramp.leaveOut(call.since)

@@ -317,6 +317,9 @@ func average(mean *float64, x, weight float64) {
 
 // refused handles a rejection. What it means depends on what is believed. It reports whether it is thought to be chance.
 func (c *Controller) refused(t float64, call Call, took float64, told bool) (ignored bool) {
+	if !c.began { // the call left before a controller was restored, and is the first
+		c.begin(call.sent, call.cost)
+	}
 	c.refusals++
 	c.pace.refusals++
 	average(&c.refusal, took, .2)

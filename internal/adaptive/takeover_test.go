@@ -38,3 +38,25 @@ func TestController_TakeOver_CountsThePast(t *testing.T) {
 		t.Errorf("20 calls per second were granted: %+v", b)
 	}
 }
+
+// A call that left before there was a controller may be the first one that it hears of. The cost of a call
+// was taken for 0, and the pace stayed as it was for ever.
+func TestController_FirstCallIsThrottledAndWasBefore(t *testing.T) {
+	c := New(Config{})
+	c.Ended(second, c.Before(0, 1, 0), Reply{Outcome: Refused})
+	now := second
+	for range 1000 {
+		for {
+			at := c.Demand(now, 0)
+			if at <= now {
+				break
+			}
+			now = at
+		}
+		call := c.Started(now, 1, 0)
+		c.Ended(now, call, Reply{Outcome: Granted})
+	}
+	if now > 40*second {
+		t.Errorf("1,000 accepted calls took %v: %+v", now, c.Belief())
+	}
+}
