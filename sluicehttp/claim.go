@@ -128,11 +128,22 @@ func (c *claim) note(l *ratelimit.Limit, reserve float64, r *reply, f *finding) 
 	case r.refused || c.refuted:
 	case remaining == 0:
 		c.exhaust(l, r, f)
+		f.pending = c.spacedEnd(remaining, r)
+	case c.short.length > 0:
+		f.pending = c.spacedEnd(remaining, r)
 	case r.granted && r.rate.Count == 0 && !c.ofBucket && countsCalls(l) && l.NextAt.IsZero() && c.spare.note(remaining, r) <= r.least() && remaining < c.spare.waited:
 		if f.pending = c.pending(r); !f.pending.IsZero() {
 			c.spare.waited = remaining
 		}
 	}
+}
+
+// spacedEnd returns until when calls wait because the short window of r has no more for them, or zero.
+func (c *claim) spacedEnd(remaining float64, r *reply) time.Time {
+	if most, known := c.most.Value(); known && r.granted && c.short.length > 0 {
+		return c.short.end(most, remaining, r)
+	}
+	return time.Time{}
 }
 
 // pending returns until when calls wait for the answers to those in flight, if the window of r ends at

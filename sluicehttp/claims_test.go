@@ -266,9 +266,10 @@ func TestTransport_Claims(t *testing.T) {
 		{"express", func() func(time.Time, http.Header) bool { return npm().express }, sluicehttp.Config{}, 520, 25 * second, .86, .05},
 		{"koa", func() func(time.Time, http.Header) bool { return npm().koa }, sluicehttp.Config{}, 520, 25 * second, .86, .05},
 		// Short windows become the rate: see window.go.
-		{"fastify", func() func(time.Time, http.Header) bool { return npm().fastify }, sluicehttp.Config{}, 520, 25 * second, .86, .05},
-		{"50 a second", func() func(time.Time, http.Header) bool { return aligned(50, true) }, sluicehttp.Config{}, 3000, 60 * second, .88, .02},
-		{"200 a second", func() func(time.Time, http.Header) bool { return anyWindow(200) }, sluicehttp.Config{}, 12000, 60 * second, .85, .01},
+		{"fastify", func() func(time.Time, http.Header) bool { return npm().fastify }, sluicehttp.Config{}, 520, 25 * second, .90, .05},
+		{"50 a second", func() func(time.Time, http.Header) bool { return aligned(50, true) }, sluicehttp.Config{}, 3000, 60 * second, .95, .02},
+		{"50 a second, soon", func() func(time.Time, http.Header) bool { return anyWindow(50) }, sluicehttp.Config{}, 500, 9 * second, .75, .15},
+		{"200 a second", func() func(time.Time, http.Header) bool { return anyWindow(200) }, sluicehttp.Config{}, 12000, 60 * second, .88, .01},
 		{"20 in 2 s", func() func(time.Time, http.Header) bool { return (&npmWindow{n: 20, per: 2 * second}).fastify }, sluicehttp.Config{}, 520, 50 * second, .88, .05},
 		// Each window ends without a throttled call, and the next one begins at full speed.
 		{"100 in 20 s", func() func(time.Time, http.Header) bool { return (&npmWindow{n: 100, per: 20 * second}).express }, sluicehttp.Config{}, 400, 60 * second, .95, .006},
@@ -283,9 +284,9 @@ func TestTransport_Claims(t *testing.T) {
 		{"throttled, burst of 1", func() func(time.Time, http.Header) bool { return gcra(20, 1) }, sluicehttp.Config{}, 6001, 300 * second, .85, .03},
 		{"tollbooth", func() func(time.Time, http.Header) bool { return tollbooth(20, 5) }, sluicehttp.Config{}, 6005, 300 * second, .85, .03},
 		{"tollbooth, told", func() func(time.Time, http.Header) bool { return tollbooth(20, 5) }, told(20), 6005, 300 * second, .99, 0},
-		{"httprate", func() func(time.Time, http.Header) bool { return httprate(20, second) }, sluicehttp.Config{}, 2400, 120 * second, .80, .03},
+		{"httprate", func() func(time.Time, http.Header) bool { return httprate(20, second) }, sluicehttp.Config{}, 2400, 120 * second, .95, .03},
 		// It refuses only the first calls at 20/s, for which the gate then goes a little slower.
-		{"httprate, told", func() func(time.Time, http.Header) bool { return httprate(20, second) }, told(20), 2400, 120 * second, .92, .01},
+		{"httprate, told", func() func(time.Time, http.Header) bool { return httprate(20, second) }, told(20), 2400, 120 * second, .95, .01},
 		// The same where published limits are counted.
 		{"express, counted", func() func(time.Time, http.Header) bool { return npm().express }, sluicehttp.Config{Cost: one}, 520, 25 * second, .88, .02},
 		{"throttled, counted", func() func(time.Time, http.Header) bool { return gcra(20, 5) }, sluicehttp.Config{Cost: one}, 2405, 120 * second, .50, .03},

@@ -27,12 +27,19 @@ func (st *state) adjust() {
 	switch {
 	case st.windowRate.Count == 0:
 		st.spaced.Store(false)
-	case before.Count == 0 && st.inForce.Count > 0:
-		st.gate.Forget() // what was learned of the same limit
+	case before.Count == 0 && st.inForce.Count > 0 && !st.onlySearches():
+		st.gate.Forget() // of the same limit
 	}
 	if st.fromPolicy() {
 		st.setConcurrency()
 	}
+}
+
+// onlySearches reports whether the gate searches and no call was throttled. A search that began again would begin
+// slowly.
+func (st *state) onlySearches() bool {
+	known := st.gate.Stats().Learned
+	return known != nil && known.Throttled == 0
 }
 
 // notePolicy notes the limits that a server publishes: the slowest of its rates.

@@ -25,6 +25,7 @@ type series struct {
 func TestShortWindow_Note(t *testing.T) {
 	// A window of 20 per second: 20 calls in 380 ms, and none until the reset.
 	window := series{wait: 620, n: 20, every: 20, first: 19, left: 1000}
+	untold := series{n: 20, every: 20, first: 19}
 	paced := func(seconds int) []series { // at the rate
 		var all []series
 		for range seconds {
@@ -46,8 +47,14 @@ func TestShortWindow_Note(t *testing.T) {
 		says   []series
 		want   sluice.Rate
 	}{
-		{"two windows are too few", 0, []series{window, window, window}, none},
-		{"three windows", 0, []series{window, window, window, window}, second},
+		{"one that ends within a second", 0, []series{window}, second},
+		{"one that ends some time", 0, []series{untold}, none},
+		{"and a part of another one", 0, []series{untold, {wait: 620, n: 8, every: 20, first: 19}}, second},
+		{"too small a part", 0, []series{untold, {wait: 620, n: 6, every: 20, first: 19}}, none},
+		{"too quick a part", 0, []series{untold, {wait: 620, n: 8, every: 10, first: 19}}, none},
+		{"a part in which one comes back", 0, []series{untold, {wait: 620, n: 3, every: 20, first: 19}, {wait: 20, n: 8, every: 20, first: 17}}, none},
+		{"one that ends within two seconds", 0, []series{{n: 20, every: 20, first: 19, left: 2000}}, none},
+		{"one that is hardly used", 0, []series{{n: 10, every: 50, first: 19, left: 1000}}, none},
 		{"a stated one", time.Second, []series{window}, second},
 		{"a stated one that is long", time.Minute, []series{window, window, window, window}, none},
 		{"a stated one of several routes", time.Second, []series{{n: 3, every: 20, first: 19}, {wait: 5, n: 2, every: 20, first: 8}, {wait: 5, n: 3, every: 20, first: 16}, {wait: 5, n: 7, every: 20, first: 6}}, none},
