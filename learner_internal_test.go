@@ -7,6 +7,7 @@ import (
 	"errors"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -648,5 +649,53 @@ func FuzzConfig(f *testing.F) {
 				t.Errorf("%d in flight and %d waiting", s.InFlight, s.Waiting)
 			}
 		})
+	})
+}
+
+// A gate that was told 5/s meets a server that grants 5 in any second and, after one call too many, nothing for
+// half a minute. As calls take unequal time to it, that happens now and then. The half minute says nothing of
+// the rate: as part of the time it had led to 0.23/s, and 300 calls took ten minutes.
+func TestGate_Told_ALockoutIsNoRate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		random := rand.New(rand.NewPCG(1, 2))
+		var mu sync.Mutex
+		var last []time.Time
+		var until time.Time
+		grants := func() error {
+			mu.Lock()
+			defer mu.Unlock()
+			now := time.Now()
+			last = slices.DeleteFunc(last, func(at time.Time) bool { return now.Sub(at) >= time.Second })
+			if now.Before(until) || len(last) >= 5 {
+				if !now.Before(until) {
+					until = now.Add(30 * time.Second)
+				}
+				return ThrottledFor(errors.New("429"), until.Sub(now)+time.Millisecond)
+			}
+			last = append(last, now)
+			return nil
+		}
+		g := limits.Must(New(Config{Rate: PerSecond(5)}))
+		defer g.Close()
+		start := time.Now()
+		var calls sync.WaitGroup
+		for range 300 {
+			calls.Go(func() {
+				err := Retry(t.Context(), g, func(context.Context) error {
+					mu.Lock()
+					trip := time.Duration(8+random.IntN(15)) * time.Millisecond
+					mu.Unlock()
+					time.Sleep(trip)
+					return grants()
+				})
+				if err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		calls.Wait()
+		if took := time.Since(start); took > 150*time.Second {
+			t.Errorf("300 calls at 5/s took %v", took)
+		}
 	})
 }

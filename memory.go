@@ -340,6 +340,9 @@ func (m *memory) suspects(here sofar, since, asked time.Duration, weighed bool) 
 	}
 	if m.given.any() {
 		if many := m.strikes.add(now, since, here.calls, asked > 0); many || asked > 0 {
+			if !many {
+				m.recently.pause(here, asked)
+			}
 			return many
 		}
 		m.slowStart(now, since, 0, false)

@@ -178,8 +178,8 @@ func (k *costly) narrow(c *Controller, got, mean, blocked float64) {
 		// It may be wrong, because the server counts in another way: the bounds stay.
 		rate, k.burst = f.rate*(1-f.error/2), c.cycles.burst(f.rate)
 		k.hold = math.Max(k.hold, k.price*rate/c.meanCost/foundShare)
-	} else if x := c.crowd.explains(c, k.high); b.told && x > k.low*(1-fitError) {
-		rate, k.burst = math.Max(rate, x*(1-fitError/2)), c.cycles.burst(x)
+	} else if x := c.crowd.explains(c, k.high); b.told && x.rate > k.low*(1-x.error) {
+		rate, k.burst = math.Max(rate, x.rate*(1-x.error/2)), c.cycles.burst(x.rate)
 		k.hold = math.Max(k.hold, k.price*rate/c.meanCost/foundShare)
 	} else if !k.settled() {
 		rate = math.Max(.4*k.high, math.Pow(k.low, .6)*math.Pow(k.high, .4))

@@ -124,23 +124,30 @@ func (k *crowd) measure(c *Controller, call Call) {
 }
 
 // explains returns the rate, below most, at which the bucket that the first burst has emptied explains
-// the last cycle. It returns 0 if there is none.
-func (k *crowd) explains(c *Controller, most float64) float64 {
+// the last cycle, if one call more or less does not change it much. Otherwise the rate is 0: of 6 calls in 0.8 s
+// a bucket of 5 says 0.6/s, and a window of a second, which they had used up, 5/s.
+func (k *crowd) explains(c *Controller, most float64) fit {
 	if k.first.granted == 0 || c.sharing.peers > 1 {
-		return 0
+		return fit{}
 	}
 	rate := bisect(most, func(rate float64) bool {
 		return c.cycles.burst(rate)+c.meanCost/2 > k.first.granted-rate*k.first.took // calls come in units
 	})
 	if rate < overWindow*k.mean || rate == most {
-		return 0
+		return fit{}
 	}
-	return rate
+	f := fit{rate, math.Max(fitError, c.meanCost/2/(rate*c.cycles.last().longest(rate)))}
+	if f.error > mostCrowdError {
+		return fit{}
+	}
+	return f
 }
 
 const (
 	quickCrowd = 1.  // seconds: a longer one is no burst
 	overWindow = 1.5 // times what a window would have granted
+
+	mostCrowdError = .5 // as a share of the rate
 )
 
 // crowdLost returns how many calls the blockage of a crowd has cost: a rate is not known

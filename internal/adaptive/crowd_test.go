@@ -2,6 +2,7 @@ package adaptive
 
 import (
 	"math"
+	"slices"
 	"testing"
 	"time"
 )
@@ -163,7 +164,7 @@ func TestController_TheWindowOfACrowdIsNoBucket(t *testing.T) {
 		r := newRun(t, Config{Unlimited: true}, server{take: take, retry: asks})
 		for at := 1.; at < 20; at++ {
 			r.until(at)
-			if rate := r.controller.crowd.explains(r.controller, 1e6); rate > 0 {
+			if rate := r.controller.crowd.explains(r.controller, 1e6).rate; rate > 0 {
 				t.Fatalf("a window of %d in a second is explained as a bucket that fills up by %.1f/s", count, rate)
 			}
 		}
@@ -180,5 +181,32 @@ func TestController_TheBucketOfACrowdShowsTheRateOfABan(t *testing.T) {
 	b := r.controller.Belief()
 	if b.Phase != Bounding || b.Pace < 4.75 || b.Pace > 5 || b.Blockages > 2 {
 		t.Errorf("at 5/s with a burst of 20, after %d blockages it believes %+v", b.Blockages, b)
+	}
+}
+
+// A few calls after the pause are too few to tell a bucket that fills up slowly from a window of a second that
+// they have used up, as at Airtable. The bucket, at 0.6/s, was believed for five minutes.
+func TestController_AFewCallsAreNoBucket(t *testing.T) {
+	var last []float64
+	until := 0.
+	r := newRun(t, Config{Unlimited: true}, server{
+		take: func(t float64) bool {
+			last = slices.DeleteFunc(last, func(at float64) bool { return at <= t-1 })
+			switch {
+			case t < until:
+				return false
+			case len(last) >= 5:
+				until = t + 30
+				return false
+			}
+			last = append(last, t)
+			return true
+		},
+		retry: func(t float64) time.Duration { return seconds(until - t + .5) },
+	})
+	r.callers = 16
+	r.until(200)
+	if len(r.granted) < 500 {
+		t.Errorf("%d of 850 calls in 200 s, %+v", len(r.granted), r.controller.Belief())
 	}
 }

@@ -80,7 +80,10 @@ func (k *cycles) look(p point) {
 const pointsBefore = 6
 
 // burst returns what a bucket of rate holds if it was full in the last cycle.
-func (k *cycles) burst(rate float64) float64 { return k.past[1-k.next].burst(rate) }
+func (k *cycles) burst(rate float64) float64 { return k.last().burst(rate) }
+
+// last returns the last cycle that has ended.
+func (k *cycles) last() *cycle { return &k.past[1-k.next] }
 
 // faster returns the rate, at most most, at which a bucket that holds burst explains the last cycle.
 func (k *cycles) faster(burst, most float64) float64 {
@@ -221,6 +224,17 @@ func (c *cycle) burst(rate float64) float64 {
 		most = math.Max(most, p.granted-rate*p.took)
 	}
 	return most
+}
+
+// longest returns how long the part took that says what the bucket holds.
+func (c *cycle) longest(rate float64) (took float64) {
+	most := c.burst(rate)
+	for _, p := range c.parts[:c.n] {
+		if p.granted-rate*p.took == most {
+			took = math.Max(took, p.took)
+		}
+	}
+	return took
 }
 
 // common returns the rate, less than most, at which a bucket must hold the same for both

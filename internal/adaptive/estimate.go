@@ -75,10 +75,10 @@ func (c *Controller) estimate(call Call, at point) {
 		rate = math.Max(top/4, math.Min(top, f.rate*(1-f.error/2)))
 		p.unsure = math.Min(p.unsure, f.error)
 	}
-	if f := c.crowd.explains(c, top); c.blockage.told && f > low {
-		rate = f
-		p.unsure = math.Min(p.unsure, fitError)
-		p.refuted = math.Min(p.refuted, (1+2*fitError)*rate)
+	if f := c.crowd.explains(c, top); c.blockage.told && f.rate > low {
+		rate = f.rate
+		p.unsure = math.Min(p.unsure, f.error)
+		p.refuted = math.Min(p.refuted, (1+2*f.error)*rate)
 	}
 	p.sink(low, c.least(at.at))
 	rate = math.Max(rate, math.Min(top, c.least(at.at)))
