@@ -128,6 +128,10 @@ func (c *Controller) shown(low float64) bool {
 	return c.costly.price > leastPause && p.shows < 2 && low > .9*p.shown && low < 1.06*p.shown
 }
 
+// rounded is by how many seconds a wait that a server asks for may be too long. As a part of the silence, it had
+// made 37/s of a window of 50 in a second, which asks for a second in whole seconds.
+const rounded = 1
+
 // refine corrects an estimate by the blockage that followed. Until c was accepted, the
 // server accepted all that it could.
 func (c *Controller) refine(call Call) {
@@ -145,6 +149,9 @@ func (c *Controller) refine(call Call) {
 		high = math.Max(high, math.Min(cycle, b.pace))
 	}
 	if silent := b.lull(c, call); silent > 0 {
+		if b.told {
+			silent = math.Max(0, silent-rounded)
+		}
 		high = math.Max(high, math.Min(c.cycles.window(silent), b.pace))
 	}
 	rate := math.Max(math.Min(p.rate, high), math.Min(low, b.pace))

@@ -3,6 +3,7 @@ package adaptive
 import (
 	"math"
 	"testing"
+	"time"
 )
 
 // Two units in five seconds after a hundred in ten: what was granted before the change is no
@@ -30,5 +31,26 @@ func TestController_RecognizesOverloadFromTheFirstCallsOn(t *testing.T) {
 	r.until(300)
 	if g := float64(count(r.granted, 240, 300)) / 60; g < 2.5 {
 		t.Errorf("%.2f/s were granted of 3/s: %+v", g, r.controller.Belief())
+	}
+}
+
+// A window of 50 in a second, which begins with a call, asks for a wait of a second, however soon it ends.
+func TestController_AWaitOfWholeSecondsIsNotAllSilence(t *testing.T) {
+	for _, count := range []int{50, 100, 200} {
+		used, end := 0, 0.
+		r := newRun(t, Config{Unlimited: true}, server{
+			take: func(t float64) bool {
+				if t >= end {
+					used, end = 0, t+1
+				}
+				used++
+				return used <= count
+			},
+			retry: func(float64) time.Duration { return time.Second },
+		})
+		r.until(100)
+		if share := float64(len(r.granted)) / float64(100*count); share < .75 {
+			t.Errorf("of a window of %d in a second %.0f %% were used: %+v", count, 100*share, r.controller.Belief())
+		}
 	}
 }
