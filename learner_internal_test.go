@@ -654,7 +654,7 @@ func FuzzConfig(f *testing.F) {
 
 // A gate that was told 5/s meets a server that grants 5 in any second and, after one call too many, nothing for
 // half a minute. As calls take unequal time to it, that happens now and then. The half minute says nothing of
-// the rate: as part of the time it had led to 0.23/s, and 300 calls took ten minutes.
+// the rate: counted as time at that rate it had led to 0.23/s, and 300 calls took ten minutes.
 func TestGate_Told_ALockoutIsNoRate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		random := rand.New(rand.NewPCG(1, 2))

@@ -18,7 +18,8 @@ import (
 // Where each rejection comes with a time to wait, the controller avoids them, and one in a
 // minute is all that it sees: the last 128 calls have too few. So it keeps the last rejected ones
 // for longer, and if all of them started with as many in flight as accepted calls hardly ever do,
-// that is no chance. Without this, chi's Throttle with Retry-After: 1 was used to 60 % for good.
+// that is no chance. Without this, chi's Throttle with Retry-After: 1 was used to 60 % for good. And if the
+// first rejection after the first burst has as many in flight as that was granted, this is tried at once.
 type capacity struct {
 	limit float64 // at most so many in flight; most unless it was learned
 	most  float64 // configured
@@ -37,6 +38,8 @@ type capacity struct {
 	bad      float64 // refused ones of them
 	noise    float64 // share that is rejected without reason
 	falls    float64 // how often the limit fell without having been good in between
+	raise    float64 // by which the limit was raised last; 0: it has fallen since
+	guessed  bool    // the cap was found by again
 	patience float64 // how many times 100 good replies to wait before one more is tried
 }
 
@@ -91,7 +94,8 @@ func (k *capacity) granted(c *Controller, call Call) {
 	if k.full >= 100*k.patience {
 		k.noise += (k.bad/k.full - k.noise) * .5
 		k.falls = 0
-		k.move(c, +1)
+		k.raise = math.Max(1, math.Min(2*k.raise, k.limit/2))
+		k.move(c, math.Floor(k.raise))
 	}
 }
 
@@ -100,6 +104,11 @@ func (k *capacity) refused(c *Controller, t float64, call Call, told bool) bool 
 	k.total++
 	if c.phase != Capped {
 		k.see(c, call, true)
+		if k.again(c, call, told) {
+			k.enter(c, t, int(min(c.crowd.places(c)+1, float64(call.inFlight))))
+			k.guessed = true
+			return true
+		}
 		return k.found(c, t)
 	}
 	c.openAt(t + .5*c.answer/math.Max(1, k.limit)) // another call ends soon
@@ -114,8 +123,9 @@ func (k *capacity) refused(c *Controller, t float64, call Call, told bool) bool 
 	}
 	if k.bad >= least && k.bad > (2*k.noise+.02)*k.full {
 		k.patience = math.Min(longest, 2*k.patience)
-		k.move(c, -1)
-		if k.falls++; k.falls >= 8 || k.limit < .55*k.entry || k.limit < 1 {
+		k.move(c, -math.Max(1, math.Floor(k.raise)))
+		k.raise = 0
+		if k.falls++; k.falls >= 8 || k.guessed && k.falls > mostGuessed || k.limit < .55*k.entry || k.limit < 1 {
 			k.giveUp(c)
 		}
 	}
@@ -158,12 +168,38 @@ func (k *capacity) found(c *Controller, t float64) bool {
 			return false
 		}
 	}
+	k.enter(c, t, split)
+	return true
+}
+
+// again reports whether call was rejected with as many others in flight as the first burst was granted at the same
+// time, and is the first one since. To compare more takes seconds, and minutes where each rejection costs a second.
+// There a bucket that is taken for a cap costs as much, so there must not be fewer. Elsewhere one or two of the
+// burst may have ended before the last one was granted.
+func (k *capacity) again(c *Controller, call Call, told bool) bool {
+	n, others := c.crowd.places(c), float64(call.inFlight-1)
+	least, pace := n, call.pace/c.meanCost
+	if !told {
+		least = .8 * n
+	}
+	switch more := math.Max(1, n/8) + pace*c.refusal/2; { // that have ended, with a reply on its way
+	case n == 0 || others < least || others > n+more:
+		return false
+	case c.blocked != 1 || c.blockage.on || call.epoch != c.epoch || c.cfg.Paced || k.total < k.ban:
+		return false
+	case c.answer < slower*c.refusal || n/c.answer < pace/3: // it does not work for long, or was just granted more
+		return false
+	}
+	return math.Abs(call.cost/c.meanCost-1) < .01 // a cap counts calls
+}
+
+// enter begins to use a cap of fewer than split.
+func (k *capacity) enter(c *Controller, t float64, split int) {
 	c.blockage.end()
 	c.latency.unlook(c)
 	k.limit, k.entry = float64(split-1), float64(split-1)
-	k.full, k.bad, k.patience, k.falls = 0, 0, 1, 0
+	k.full, k.bad, k.patience, k.falls, k.raise, k.guessed = 0, 0, 1, 0, 0, false
 	c.enter(Capped, t, Cap)
-	return true
 }
 
 // agreement returns the share of the last rejected calls, however long ago, that had about split or
@@ -185,6 +221,10 @@ func (k *capacity) giveUp(c *Controller) {
 	k.ban = k.total + 500<<min(20, 2*k.bans)
 	k.bans++
 	c.pace.quiet = quietMin
+	if c.pace.rate == 0 { // only the first burst was rejected before: the search goes on
+		c.enter(Searching, c.at, NoCap)
+		return
+	}
 	c.track(Tracking, c.pace.rate, NoCap)
 }
 
@@ -220,6 +260,9 @@ func (k *capacity) separate() (j float64, split, bad int, share float64) {
 }
 
 const (
+	slower      = 3 // times as long as a rejection takes an answer of a server that is at work
+	mostGuessed = 1 // the first burst may have been granted one more, as one of it had ended
+
 	// byChance is the probability of rare, if there is a rate and not a cap, that is small enough.
 	byChance = 1e-4
 	turns    = 4   // so many times that number of calls ended since the first: else it may only have grown

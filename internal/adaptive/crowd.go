@@ -123,6 +123,15 @@ func (k *crowd) measure(c *Controller, call Call) {
 	}
 }
 
+// places returns how many calls of the first burst were in flight when the first one was rejected, if none of
+// them can have ended by then; 0 if it is not known.
+func (k *crowd) places(c *Controller) float64 {
+	if n := k.first.granted / c.meanCost; k.first.took < c.answer/2 && n >= few {
+		return n
+	}
+	return 0
+}
+
 // explains returns the rate, below most, at which the bucket that the first burst has emptied explains
 // the last cycle, if one call more or less does not change it much. Otherwise the rate is 0: of 6 calls in 0.8 s
 // a bucket of 5 says 0.6/s, and a window of a second, which they had used up, 5/s.

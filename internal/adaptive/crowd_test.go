@@ -210,3 +210,43 @@ func TestController_AFewCallsAreNoBucket(t *testing.T) {
 		t.Errorf("%d of 850 calls in 200 s, %+v", len(r.granted), r.controller.Belief())
 	}
 }
+
+// A cap on calls in flight that asks for a second is known from the first rejection after the first burst: it has
+// as many in flight as that was granted. Four of them took minutes.
+func TestController_TheCapOfACrowd(t *testing.T) {
+	for _, slots := range []int{4, 10} {
+		r := newRun(t, Config{Unlimited: true}, server{
+			take: func(float64) bool { return true }, slots: slots, service: func() float64 { return .1 },
+			retry: func(float64) time.Duration { return time.Second },
+		})
+		r.until(25)
+		if b := r.controller.Belief(); b.Phase != Capped || b.Concurrency < slots || b.Concurrency > slots+1 || b.Blockages > 2 {
+			t.Errorf("of a cap of %d after 25 s: %+v", slots, b)
+		}
+	}
+}
+
+// A bucket that holds as many is none: two rejections by less end it, and the search goes on.
+func TestController_ABucketIsNoCapOfACrowd(t *testing.T) {
+	r := newRun(t, Config{Unlimited: true}, server{
+		take: bucket(20, steady(100)), service: func() float64 { return .1 },
+		retry: func(float64) time.Duration { return 100 * time.Millisecond },
+	})
+	r.until(60)
+	if share := float64(len(r.granted)) / 6000; share < .85 {
+		t.Errorf("%.0f %% of 100/s with a burst of 20: %+v", 100*share, r.controller.Belief())
+	}
+}
+
+// A cap that has become larger is found by doubling what is tried.
+func TestController_ACapThatGrows(t *testing.T) {
+	r := newRun(t, Config{Unlimited: true}, server{
+		take: func(float64) bool { return true }, slots: 10, service: func() float64 { return .1 },
+	})
+	r.until(10)
+	r.server.slots = 60
+	r.until(100)
+	if b := r.controller.Belief(); b.Phase != Capped || b.Concurrency < 50 {
+		t.Errorf("90 s after a cap of 10 has become 60: %+v", b)
+	}
+}

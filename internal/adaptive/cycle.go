@@ -226,7 +226,7 @@ func (c *cycle) burst(rate float64) float64 {
 	return most
 }
 
-// longest returns how long the part took that says what the bucket holds.
+// longest returns how long those calls took that say what the bucket holds.
 func (c *cycle) longest(rate float64) (took float64) {
 	most := c.burst(rate)
 	for _, p := range c.parts[:c.n] {

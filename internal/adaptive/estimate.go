@@ -128,7 +128,7 @@ func (c *Controller) shown(low float64) bool {
 	return c.costly.price > leastPause && p.shows < 2 && low > .9*p.shown && low < 1.06*p.shown
 }
 
-// rounded is by how many seconds a wait that a server asks for may be too long. As a part of the silence, it had
+// rounded is by how many seconds a wait that a server asks for may be too long. Counted as silence, it had
 // made 37/s of a window of 50 in a second, which asks for a second in whole seconds.
 const rounded = 1
 
