@@ -96,13 +96,6 @@ func (l *learner) ended(e *ending, reply adaptive.Reply) {
 	})
 }
 
-// left records the end of a call that teaches nothing.
-func (l *learner) left(e *ending) {
-	if l != nil {
-		l.ended(e, adaptive.Reply{Outcome: adaptive.Unknown})
-	}
-}
-
 // refused records that the server throttled a call, and asked for a wait of asked. It may have
 // named the unit whose limit was exhausted. It reports whether that is thought to be chance.
 func (l *learner) refused(e *ending, asked time.Duration, named Unit) (ignored bool) {

@@ -652,6 +652,28 @@ func FuzzConfig(f *testing.F) {
 	})
 }
 
+// A call in flight that is settled after Forget does not tell a search that has not begun what a call costs.
+func TestGate_Forget_SettledLater(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := limits.Must(New(Config{Rate: Rate{Count: 1e6, Per: time.Second}, RateUnit: Cost, Adaptive: Adaptive{Search: true}}))
+		defer g.Close()
+		call := func(meanwhile func()) {
+			p := limits.Must(g.Acquire(t.Context(), 1000))
+			meanwhile()
+			p.Settle(900)
+			p.Release()
+		}
+		call(func() { time.Sleep(time.Second); g.Forget() })
+		start := time.Now()
+		for range 20 {
+			call(func() {})
+		}
+		if took := time.Since(start); took > 5*time.Second {
+			t.Errorf("20 calls took %v", took)
+		}
+	})
+}
+
 // A gate that was told 5/s meets a server that grants 5 in any second and, after one call too many, nothing for
 // half a minute. As calls take unequal time to it, that happens now and then. The half minute says nothing of
 // the rate: counted as time at that rate it had led to 0.23/s, and 300 calls took ten minutes.

@@ -122,6 +122,14 @@ func (m *memory) share(unit Unit, delta int64) {
 	}
 }
 
+// settle records that a call that left at since, has ended and was not throttled took delta more of unit than was
+// known.
+func (m *memory) settle(now, since time.Duration, unit Unit, delta int64) {
+	if since >= m.forgot {
+		m.learner.settle(now, since, unit, delta)
+	}
+}
+
 // setLearner makes l the learner.
 func (m *memory) setLearner(l *learner) {
 	m.learner, m.ramp = l, nil
@@ -288,7 +296,6 @@ func (m *memory) throttled(here sofar, call *ending, asked time.Duration, weighe
 	m.endRecord(call)
 	m.count(call, weighed)
 	if call.since < m.forgot {
-		m.learner.left(call)
 		return lesson{}
 	}
 	m.tally.learned++
@@ -301,7 +308,7 @@ func (m *memory) throttled(here sofar, call *ending, asked time.Duration, weighe
 		m.answersCount.Store(m.ramp != nil)
 		return lesson{}
 	case m.learner != nil && !m.limited() && asked > 0 && m.stray(call.since):
-		m.learner.left(call)
+		m.learner.ended(call, adaptive.Reply{Outcome: adaptive.Unknown})
 		return lesson{}
 	case m.learner == nil:
 		m.learn(here, call.n)
@@ -341,7 +348,7 @@ func (m *memory) suspects(here sofar, since, asked time.Duration, weighed bool) 
 	if m.given.any() {
 		if many := m.strikes.add(now, since, here.calls, asked > 0); many || asked > 0 {
 			if !many {
-				m.recently.pause(here, asked)
+				m.recently.pause(asked)
 			}
 			return many
 		}
@@ -371,7 +378,6 @@ func (m *memory) answered(call *ending, outcome adaptive.Outcome) {
 	m.endRecord(call)
 	switch {
 	case call.since < m.forgot:
-		m.learner.left(call)
 		return
 	case m.learner != nil:
 	case outcome == adaptive.Elsewhere:

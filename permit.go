@@ -278,7 +278,7 @@ func (p *Permit) settle(delta int64) {
 		p.delta = delta // for its end
 		g.share(Cost, delta)
 	default:
-		g.learner.settle(g.queue.Now(), p.since, Cost, delta)
+		g.memory.settle(g.queue.Now(), p.since, Cost, delta)
 		g.share(Cost, delta)
 	}
 	if delta < 0 && g.queue.Len() > 0 { // something came back
@@ -439,7 +439,7 @@ func (p *Permit) settleLearned(before, actual Costs) {
 		}
 		g.share(unit, delta)
 		if done&answered != 0 || before[unit] == 0 { // the end says nothing of it
-			g.learner.settle(g.queue.Now(), p.since, unit, delta)
+			g.memory.settle(g.queue.Now(), p.since, unit, delta)
 		}
 	}
 }

@@ -420,11 +420,12 @@ type sofar struct {
 	calls, cost int64
 }
 
-// pause begins anew after a pause of asked. That no call leaves meanwhile says nothing of the rate that was told:
+// pause leaves out a pause of asked. That no call leaves meanwhile says nothing of the rate that was told:
 // one call too many at Airtable costs 30 s, and a gate that was told the right rate believed in a twentieth of it.
-func (r *recently) pause(here sofar, asked time.Duration) {
-	here.at += asked
-	r.early, r.late = here, here
+// The calls before it count: a server that was silent for longer than it asked for seemed to have granted nothing.
+func (r *recently) pause(asked time.Duration) {
+	r.early.at += asked
+	r.late.at += asked
 }
 
 // note is called when a call ends that left at since.

@@ -51,6 +51,7 @@ type finding struct {
 	pending time.Time
 
 	rate      sluice.Rate // of a limit with short windows, or zero
+	fresh     bool        // a short window has just begun
 	rateEnded bool        // it had one until now
 }
 
@@ -124,6 +125,7 @@ func (c *claim) note(l *ratelimit.Limit, reserve float64, r *reply, f *finding) 
 	}
 	c.tally.note(l, r)
 	*f = finding{known: true, ignore: c.refuted || c.tally.several, bucket: c.ofBucket, until: c.until, rateEnded: spaced && c.short.length == 0}
+	f.fresh = c.short.length > 0 && r.granted && 2*remaining >= mostOf(l)
 	switch {
 	case r.refused || c.refuted:
 	case remaining == 0:

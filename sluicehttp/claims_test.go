@@ -269,6 +269,10 @@ func TestTransport_Claims(t *testing.T) {
 		{"fastify", func() func(time.Time, http.Header) bool { return npm().fastify }, sluicehttp.Config{}, 520, 25 * second, .90, .05},
 		{"50 a second", func() func(time.Time, http.Header) bool { return aligned(50, true) }, sluicehttp.Config{}, 3000, 60 * second, .95, .02},
 		{"50 a second, soon", func() func(time.Time, http.Header) bool { return anyWindow(50) }, sluicehttp.Config{}, 500, 9 * second, .75, .15},
+		// What is published is no window of a second. As one it was used for an hour.
+		{"a reset that is always a second", func() func(time.Time, http.Header) bool { return always("1", 50, 10*second) }, sluicehttp.Config{}, 250, 40 * second, .60, .15},
+		{"the same, told 20", func() func(time.Time, http.Header) bool { return always("1", 50, 10*second) }, told(20), 250, 40 * second, .60, .15},
+		{"nothing ever remains", func() func(time.Time, http.Header) bool { return neverRemains(276, 14) }, sluicehttp.Config{}, 3000, 11 * second, .55, .1},
 		{"200 a second", func() func(time.Time, http.Header) bool { return anyWindow(200) }, sluicehttp.Config{}, 12000, 60 * second, .88, .01},
 		{"20 in 2 s", func() func(time.Time, http.Header) bool { return (&npmWindow{n: 20, per: 2 * second}).fastify }, sluicehttp.Config{}, 520, 50 * second, .88, .05},
 		// Each window ends without a throttled call, and the next one begins at full speed.
@@ -315,6 +319,44 @@ func TestTransport_Claims(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// always grants n in each window of per, and says a reset and a Retry-After of after, in any state.
+func always(after string, n int, per time.Duration) func(time.Time, http.Header) bool {
+	var end time.Time
+	used := 0
+	return func(now time.Time, h http.Header) bool {
+		if !now.Before(end) {
+			used, end = 0, now.Add(per)
+		}
+		used++
+		h.Set("X-RateLimit-Limit", strconv.Itoa(n))
+		h.Set("X-RateLimit-Remaining", strconv.Itoa(max(0, n-used)))
+		h.Set("X-RateLimit-Reset", after)
+		if used > n {
+			h.Set("Retry-After", after)
+		}
+		return used <= n
+	}
+}
+
+// neverRemains is a bucket of rate that holds burst and says that nothing remains.
+func neverRemains(rate, burst float64) func(time.Time, http.Header) bool {
+	have, last := burst, time.Time{}
+	return func(now time.Time, h http.Header) bool {
+		if !last.IsZero() {
+			have = min(burst, have+rate*now.Sub(last).Seconds())
+		}
+		last = now
+		h.Set("X-RateLimit-Limit", fmt.Sprint(burst))
+		h.Set("X-RateLimit-Remaining", "0")
+		h.Set("X-RateLimit-Reset", "1")
+		if have < 1 {
+			return false
+		}
+		have--
+		return true
 	}
 }
 

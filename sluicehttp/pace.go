@@ -27,13 +27,28 @@ func (st *state) adjust() {
 	switch {
 	case st.windowRate.Count == 0:
 		st.spaced.Store(false)
-	case before.Count == 0 && st.inForce.Count > 0 && !st.onlySearches():
-		st.gate.Forget() // of the same limit
+	case before.Count == 0 && st.inForce.Count > 0 && st.outdated == unknown && !st.onlySearches():
+		st.outdated = learned
+	}
+	if st.outdated == learned && st.fresh && st.inForce.Count > 0 {
+		st.outdated = forgotten
+		st.gate.Forget()
 	}
 	if st.fromPolicy() {
 		st.setConcurrency()
 	}
 }
+
+// outdated says what becomes of an estimate that the gate has when a short window is found. It is of the same limit,
+// and worse than what is published, so it is forgotten, but not before the next window begins: in one that is used
+// up, all calls would be throttled, and a new estimate be far too low. And only once: the window may be mistaken.
+type outdated int
+
+const (
+	unknown outdated = iota
+	learned
+	forgotten
+)
 
 // onlySearches reports whether the gate searches and no call was throttled. A search that began again would begin
 // slowly.

@@ -43,6 +43,8 @@ type state struct {
 	spreadRate sluice.Rate // the rate until spread
 	windowRate sluice.Rate // the rate of a limit with short windows, or zero
 	unsaid     int         // responses in a row that show no limit with short windows, see noteWindows
+	fresh      bool        // a window of it has just begun
+	outdated   outdated    // what the gate has learned of that limit
 	inForce    sluice.Rate // the rate of the gate
 
 	own           bool  // the gate has a configured concurrency

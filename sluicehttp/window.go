@@ -44,6 +44,7 @@ type shortWindow struct {
 	granted float64          // calls since began
 	lengths [3]time.Duration // of the last windows, the last one first
 	longest time.Duration    // until the reset, as any response said
+	highest float64          // that remained
 	emptied bool             // a response said that little remains
 
 	// The limit is a rate while length, of all windows, is more than 0.
@@ -62,7 +63,7 @@ const (
 	longestShort = 2 * time.Second       // the longest window that is short
 	early        = 50 * time.Millisecond // by which a window may seem too short, as responses take different times
 	plainly      = time.Second / 8       // a bucket of 20 that is full again in a second gets back 2 meanwhile,
-	fewGranted   = 3                     // which shows after so many calls
+	leastPlain   = 8                     // and a smaller one too few
 	mostVerdicts = 2                     // in a row
 	shortestBar  = time.Minute
 	longestBar   = time.Hour
@@ -90,8 +91,8 @@ func (w *shortWindow) note(l *ratelimit.Limit, remaining, reserve float64, r *re
 	case remaining < w.low:
 		w.low, w.lowAt = remaining, r.now
 	}
-	w.longest, w.emptied = max(w.longest, left), w.emptied || remaining <= most/8
-	plain := w.emptied && w.granted >= max(fewGranted, most/4) && most-w.low > w.granted && r.now.Sub(w.began) >= plainly
+	w.longest, w.highest, w.emptied = max(w.longest, left), max(w.highest, remaining), w.emptied || remaining <= most/8
+	plain := w.emptied && w.highest >= most/2 && w.granted >= most/4 && most-w.low > w.granted && most >= leastPlain && r.now.Sub(w.began) >= plainly
 	length := w.length
 	if length == 0 {
 		length = w.measure(l.Window, plain)
@@ -122,10 +123,8 @@ func (w *shortWindow) measure(stated time.Duration, plain bool) time.Duration {
 		return stated
 	case w.lengths[2] > 0:
 		return (slices.Min(w.lengths[:]) + early).Truncate(time.Second)
-	case plain && w.lengths[0] > 0:
-		return (w.lengths[0] + early).Truncate(time.Second)
-	case plain && 0 < w.longest && w.longest <= time.Second+early:
-		return time.Second
+	case plain && 0 < w.lengths[0] && w.lengths[0] < 3*time.Second/2, plain && 0 < w.longest && w.longest <= time.Second+early:
+		return time.Second // a longer one may seem so because calls did not come just then
 	}
 	return 0
 }
@@ -210,8 +209,10 @@ func (st *state) spacesWindows() bool {
 func (st *state) noteWindows(said *ratelimit.Info, found *findings) {
 	var slowest sluice.Rate
 	ended := false
+	st.fresh = false
 	for i := range min(len(said.Limits), len(found)) {
 		f := &found[i]
+		st.fresh = st.fresh || f.fresh
 		switch {
 		case f.rate.Count > 0 && slower(f.rate, slowest):
 			slowest = f.rate

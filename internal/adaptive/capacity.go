@@ -93,9 +93,10 @@ func (k *capacity) granted(c *Controller, call Call) {
 	k.full++
 	if k.full >= 100*k.patience {
 		k.noise += (k.bad/k.full - k.noise) * .5
-		k.falls = 0
-		k.raise = math.Max(1, math.Min(2*k.raise, k.limit/2))
-		k.move(c, math.Floor(k.raise))
+		k.falls, k.guessed = 0, false
+		before := k.limit
+		k.move(c, math.Floor(math.Max(1, math.Min(2*k.raise, k.limit/2))))
+		k.raise = k.limit - before
 	}
 }
 
@@ -123,7 +124,7 @@ func (k *capacity) refused(c *Controller, t float64, call Call, told bool) bool 
 	}
 	if k.bad >= least && k.bad > (2*k.noise+.02)*k.full {
 		k.patience = math.Min(longest, 2*k.patience)
-		k.move(c, -math.Max(1, math.Floor(k.raise)))
+		k.move(c, -math.Max(1, k.raise))
 		k.raise = 0
 		if k.falls++; k.falls >= 8 || k.guessed && k.falls > mostGuessed || k.limit < .55*k.entry || k.limit < 1 {
 			k.giveUp(c)
@@ -222,6 +223,7 @@ func (k *capacity) giveUp(c *Controller) {
 	k.bans++
 	c.pace.quiet = quietMin
 	if c.pace.rate == 0 { // only the first burst was rejected before: the search goes on
+		c.pace.now = c.within(math.Min(c.pace.now, k.entry/c.answer*c.meanCost))
 		c.enter(Searching, c.at, NoCap)
 		return
 	}

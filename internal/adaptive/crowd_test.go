@@ -250,3 +250,23 @@ func TestController_ACapThatGrows(t *testing.T) {
 		t.Errorf("90 s after a cap of 10 has become 60: %+v", b)
 	}
 }
+
+// A limit that the configured bound holds is not raised, so a rejection lowers it by one.
+func TestController_ACapIsNotRaisedBeyondTheBound(t *testing.T) {
+	c := New(Config{Unlimited: true, MaxConcurrency: 16})
+	c.Started(0, 1, 0)
+	k := &c.capacity
+	k.enter(c, 0, 16)
+	now := time.Duration(0)
+	play := func(reply Reply) {
+		now += time.Millisecond
+		c.Ended(now, c.Started(now, 1, int(k.limit)-1), reply)
+	}
+	for range 1200 {
+		play(Reply{})
+	}
+	play(Reply{Outcome: Refused, RetryAfter: time.Second})
+	if k.limit < 14 || c.phase != Capped {
+		t.Errorf("one rejection with 16 in flight has led to %v (%v)", k.limit, c.phase)
+	}
+}

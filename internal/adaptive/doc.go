@@ -56,7 +56,7 @@
 //	blockage.go    blockage, blocked, until, resumed, costly.price, costly.start, cycles.found,
 //	               sharing.told, sharing.until
 //	bounds.go      Config.Max, Config.MaxConcurrency, pace.now
-//	capacity.go    pace.quiet
+//	capacity.go    pace.now, pace.quiet
 //	costly.go      blockage.quiet, cycles.past
 //	crowd.go       crowd, answer, latency, ledger.earlier, ledger.recent, pace.now
 //	estimate.go    pace.low, pace.lows, pace.nudges, pace.refuted, pace.shown, pace.shows, pace.unsure
