@@ -38,6 +38,7 @@ type capacity struct {
 	bad      float64 // refused ones of them
 	noise    float64 // share that is rejected without reason
 	falls    float64 // how often the limit fell without having been good in between
+	price    float64 // calls that the last rejection has cost
 	raise    float64 // by which the limit was raised last; 0: it has fallen since
 	guessed  bool    // the cap was found by again
 	patience float64 // how many times 100 good replies to wait before one more is tried
@@ -91,7 +92,7 @@ func (k *capacity) granted(c *Controller, call Call) {
 		return
 	}
 	k.full++
-	if k.full >= 100*k.patience {
+	if k.full >= math.Max(100*k.patience, k.price/capShare) {
 		k.noise += (k.bad/k.full - k.noise) * .5
 		k.falls, k.guessed = 0, false
 		before := k.limit
@@ -122,6 +123,7 @@ func (k *capacity) refused(c *Controller, t float64, call Call, told bool) bool 
 	if told { // each of them holds up all calls
 		least, longest = 1, 64
 	}
+	k.price = k.lost(c, t)
 	if k.bad >= least && k.bad > (2*k.noise+.02)*k.full {
 		k.patience = math.Min(longest, 2*k.patience)
 		k.move(c, -math.Max(1, k.raise))
@@ -194,12 +196,18 @@ func (k *capacity) again(c *Controller, call Call, told bool) bool {
 	return math.Abs(call.cost/c.meanCost-1) < .01 // a cap counts calls
 }
 
+// lost returns how many calls are not made because of a rejection at t.
+func (k *capacity) lost(c *Controller, t float64) float64 {
+	return math.Max(0, c.until-t) * k.limit / math.Max(1e-3, c.answer)
+}
+
 // enter begins to use a cap of fewer than split.
 func (k *capacity) enter(c *Controller, t float64, split int) {
 	c.blockage.end()
 	c.latency.unlook(c)
 	k.limit, k.entry = float64(split-1), float64(split-1)
 	k.full, k.bad, k.patience, k.falls, k.raise, k.guessed = 0, 0, 1, 0, 0, false
+	k.price = k.lost(c, t)
 	c.enter(Capped, t, Cap)
 }
 
@@ -262,8 +270,9 @@ func (k *capacity) separate() (j float64, split, bad int, share float64) {
 }
 
 const (
-	slower      = 3 // times as long as a rejection takes an answer of a server that is at work
-	mostGuessed = 1 // the first burst may have been granted one more, as one of it had ended
+	slower      = 3   // times as long as a rejection takes an answer of a server that is at work
+	capShare    = .05 // of the calls may be lost because more in flight is tried
+	mostGuessed = 1   // the first burst may have been granted one more, as one of it had ended
 
 	// byChance is the probability of rare, if there is a rate and not a cap, that is small enough.
 	byChance = 1e-4

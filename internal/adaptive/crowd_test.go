@@ -270,3 +270,17 @@ func TestController_ACapIsNotRaisedBeyondTheBound(t *testing.T) {
 		t.Errorf("one rejection with 16 in flight has led to %v (%v)", k.limit, c.phase)
 	}
 }
+
+// Where one call too many costs ten seconds, more in flight is tried the more rarely.
+func TestController_ACapWhoseRejectionsAreCostlyIsSeldomTried(t *testing.T) {
+	r := newRun(t, Config{Unlimited: true}, server{
+		take: func(float64) bool { return true }, slots: 10, service: func() float64 { return .1 },
+		retry: func(float64) time.Duration { return 10 * time.Second },
+	})
+	r.until(40)
+	before := len(r.granted)
+	r.until(100)
+	if share := float64(len(r.granted)-before) / (60 * 10 / .14); share < .8 {
+		t.Errorf("%.0f %% of a cap of 10 in a minute: %+v", 100*share, r.controller.Belief())
+	}
+}
