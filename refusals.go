@@ -424,8 +424,10 @@ type sofar struct {
 // one call too many at Airtable costs 30 s, and a gate that was told the right rate believed in a twentieth of it.
 // The calls before it count: a server that was silent for longer than it asked for seemed to have granted nothing.
 func (r *recently) pause(asked time.Duration) {
-	r.early.at += asked
-	r.late.at += asked
+	if r.begun {
+		r.early.at += asked
+		r.late.at += asked
+	}
 }
 
 // note is called when a call ends that left at since.

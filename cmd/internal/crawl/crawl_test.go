@@ -36,7 +36,7 @@ func TestSite(t *testing.T) {
 		{"start.test", 1, 0, 0, 0, 0, siteDelay, "status 404: all allowed", seconds(0, 0.25)},
 		{"fast.test", 15, 0, 0, 1, 0, siteDelay, "2 rules", nil},
 		{"slow.test", 7, 0, 0, 0, 0, siteDelay, "0 rules", nil},
-		{"busy.test", 7, 0, 0, 0, 2, siteDelay, "status 404: all allowed", nil},
+		{"busy.test", 7, 0, 0, 0, 3, siteDelay, "status 404: all allowed", nil},
 		{"broken.test", 4, 0, 0, 1, 0, siteDelay, "1 rule", seconds(0.25, 0.5, 0.75, 1, 1.25)},
 		{"strict.test", 4, 0, 0, 0, 0, time.Second, "0 rules, Crawl-delay 1s", seconds(0.25, 1.25, 2.25, 3.25, 4.25)},
 		{"sleepy.test", 0, 0, 0, 1, 0, siteDelay, "0 rules, Crawl-delay 1h0m0s is over -max-delay 30s: skipped", seconds(0.25)},
