@@ -18,8 +18,8 @@ import (
 // Where each rejection comes with a time to wait, the controller avoids them, and one in a
 // minute is all that it sees: the last 128 calls have too few. So it keeps the last rejected ones
 // for longer, and if all of them started with as many in flight as accepted calls hardly ever do,
-// that is no chance. Without this, chi's Throttle with Retry-After: 1 was used to 60 % for good. And if the
-// first rejection after the first burst has as many in flight as that was granted, this is tried at once.
+// that is no chance. Without this, chi's Throttle with Retry-After: 1 was used to 60 % for good. And
+// if a call is rejected with as many in flight as the first burst was granted, that number is tried as the cap.
 type capacity struct {
 	limit float64 // at most so many in flight; most unless it was learned
 	most  float64 // configured

@@ -194,7 +194,7 @@ func (k *cycles) end(p point, most, meanCost float64) {
 // accepted half of what the server grants.
 func (k *cycles) window(silent float64) float64 {
 	rate := 0.
-	last := &k.past[1-k.next]
+	last := k.last()
 	for _, p := range last.parts[:last.n] {
 		rate = math.Max(rate, p.granted/(p.took+silent))
 	}
@@ -203,7 +203,7 @@ func (k *cycles) window(silent float64) float64 {
 
 // correct corrects what was accepted in the last cycle, shortly before its end.
 func (k *cycles) correct(wrong float64) {
-	c := &k.past[1-k.next]
+	c := k.last()
 	for i := range c.parts[:c.n] {
 		c.parts[i].granted = math.Max(0, c.parts[i].granted+wrong)
 	}
