@@ -18,10 +18,12 @@ import (
 // when.
 //
 // A bucket grants its size once more until it is full again, if it is used meanwhile, hence the factor
-// of 2. A response with 304 is often not counted.
+// of 2. Some state its rate and not its size: then more remains than the maximum. A response with 304
+// is often not counted.
 type tally struct {
 	until   time.Time
 	granted float64
+	largest float64 // amount that remained
 	several bool
 }
 
@@ -31,7 +33,9 @@ func (t *tally) note(l *ratelimit.Limit, r *reply) {
 	if !known {
 		return
 	}
-	impossible := 2 * (most + 1)
+	remaining, _ := l.Remaining.Value()
+	t.largest = max(t.largest, remaining)
+	impossible := 2 * (max(most, t.largest) + 1)
 	if !r.now.Before(t.until) {
 		t.several = t.granted > impossible
 		t.granted, t.until = 0, l.ResetAt.Add(-l.Rounding)

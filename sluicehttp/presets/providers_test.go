@@ -90,9 +90,6 @@ var providers = []provider{
 		server: tenPerSecond(429, `{"error":{"type":"requests","code":"rate_limit_exceeded"}}`, sluicetest.OpenAI),
 		calls:  []kind{{n: 200, method: "POST", url: "https://api.openai.com/v1/chat/completions", body: model, reply: `{"choices":[],"usage":{"total_tokens":60}}`}},
 		ideal:  ideal,
-		// 19 s in half of the runs. In the others a call is throttled while the first burst is answered. The limit
-		// is then counted anew, and until two responses have shown how fast the bucket refills, as so many per minute.
-		most: 26 * time.Second,
 	},
 	{
 		api:    "Azure OpenAI",
