@@ -50,9 +50,10 @@ type finding struct {
 	// otherwise zero.
 	pending time.Time
 
-	rate      sluice.Rate // of a limit with short windows, or zero
+	rate      sluice.Rate // of a limit with short windows, or that was not used up; or zero
 	fresh     bool        // a short window has just begun
 	rateEnded bool        // it had one until now
+	tooLow    bool        // the estimate of the gate, as far too much remains of it
 }
 
 // findings are those of a response, in the order of its limits.
@@ -82,6 +83,7 @@ type claim struct {
 	refill // of it as a bucket
 	tally  tally
 	short  shortWindow
+	unused unused
 
 	// That nothing remains, since a response that arrived at emptyAt.
 	empty     bool
@@ -106,7 +108,16 @@ const mostRested = 63
 func (c *claim) note(l *ratelimit.Limit, reserve float64, r *reply, f *finding) {
 	remaining, _ := l.Remaining.Value()
 	c.noteRefill(l, r)
-	spaced := c.short.length > 0
+	spaced, raised := c.short.length > 0, c.unused.count > 0
+	if c.unused.stands { // what comes back as from a bucket is of a window that slides
+		c.isWindow()
+	}
+	tooLow := false
+	if c.ofBucket || c.tally.several {
+		c.unused.reset()
+	} else if !c.refuted { // by a window that slides, perhaps
+		tooLow = c.unused.note(l, mostOf(l)-reserve, remaining-reserve, r)
+	}
 	if c.ofBucket || c.refuted && !spaced || c.tally.several {
 		c.short.reset()
 	} else {
@@ -124,7 +135,8 @@ func (c *claim) note(l *ratelimit.Limit, reserve float64, r *reply, f *finding) 
 		c.rest = max(0, c.rest-1)
 	}
 	c.tally.note(l, r)
-	*f = finding{known: true, ignore: c.refuted || c.tally.several, bucket: c.ofBucket, until: c.until, rateEnded: spaced && c.short.length == 0}
+	*f = finding{known: true, ignore: c.refuted || c.tally.several, bucket: c.ofBucket, until: c.until, tooLow: tooLow}
+	f.rateEnded = spaced && c.short.length == 0 || raised && c.unused.count == 0
 	f.fresh = c.short.length > 0 && r.granted && 2*remaining >= mostOf(l)
 	switch {
 	case r.refused || c.refuted:

@@ -109,7 +109,9 @@ func (st *state) claims(said *ratelimit.Info, r *reply, found *findings) (refill
 			f.pending = time.Time{}
 		}
 		if !several && !c.tally.several && st.spacesWindows() {
-			f.rate = c.short.rate(most, reserve)
+			if f.rate = c.short.rate(most, reserve); f.rate.Count == 0 {
+				f.rate = c.unused.rate()
+			}
 		}
 		if !f.ignore && c.explains(l, r) && most > 0 {
 			r.usedUp = true

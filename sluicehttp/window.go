@@ -212,7 +212,10 @@ func (st *state) noteWindows(said *ratelimit.Info, found *findings) {
 	st.fresh = false
 	for i := range min(len(said.Limits), len(found)) {
 		f := &found[i]
-		st.fresh = st.fresh || f.fresh
+		st.fresh = st.fresh || f.fresh || f.tooLow
+		if f.tooLow {
+			st.outdated = learned
+		}
 		switch {
 		case f.rate.Count > 0 && slower(f.rate, slowest):
 			slowest = f.rate
