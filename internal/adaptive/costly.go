@@ -147,6 +147,9 @@ func (k *costly) end(c *Controller, call Call, blocked float64) {
 		} else { // what was granted in less than a second may all be a burst
 			rate = math.Min(rate, math.Max(got/2, c.cautious()/4))
 		}
+		if got < c.meanCost { // nothing was granted, so it says nothing
+			rate = math.Min(b.pace/2, c.cautious()/4)
+		}
 		if c.cfg.Costly && !b.crowd {
 			rate = k.patiently(c, got, mean, blocked)
 		}

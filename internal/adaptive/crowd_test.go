@@ -113,6 +113,38 @@ func TestController_AsksWhenTheWindowOfACrowdEnds(t *testing.T) {
 	}
 }
 
+// Windows of ten seconds and of a minute that begin with the first call are common, too. With polls at 50 and at
+// 110 s, a minute was found after two.
+func TestController_AsksWhenALongWindowOfACrowdEnds(t *testing.T) {
+	for _, length := range []float64{10, 60} {
+		from, used := -1., 0
+		take := func(t float64) bool {
+			if from < 0 || t >= from+length {
+				from, used = t, 0
+			}
+			used++
+			return used <= 300
+		}
+		r := newRun(t, Config{Unlimited: true, Clock: 7 * time.Second}, server{take: take})
+		r.callers = 64
+		r.until(2 * length)
+		if n := count(r.granted, length, length+2); n == 0 {
+			t.Errorf("a window of %v s: granted at %v", length, r.granted[min(300, len(r.granted)-1)])
+		}
+	}
+}
+
+// A server that throttles all calls for five seconds and has granted none before says nothing about a rate: the
+// pace stayed at a call per minute, the least, although each was granted.
+func TestController_ARateIsNotWhatNobodyWasGranted(t *testing.T) {
+	r := newRun(t, Config{}, server{take: func(t float64) bool { return t > 5 }})
+	r.callers = 8
+	r.until(60)
+	if n := count(r.granted, 30, 60); n < 30 {
+		t.Errorf("%d calls were granted in half a minute: %+v", n, r.controller.Belief())
+	}
+}
+
 // A silence of half a second may have been no window, and the server is fast. What it suggests bounds the search
 // only until the server has granted more.
 func TestController_ASilenceBoundsTheSearchNotForLong(t *testing.T) {
