@@ -66,6 +66,14 @@ func (a *answer) after(seconds float64, source string) {
 	}
 }
 
+// afterWithHeader is after for a response whose status may be 200: its Retry-After has not been read.
+func (a *answer) afterWithHeader(seconds float64, source string) {
+	if field := a.resp.Header.Get("Retry-After"); field != "" && a.resp.StatusCode < 300 {
+		a.after(a.until("Retry-After", field).Seconds(), "Retry-After")
+	}
+	a.after(seconds, source)
+}
+
 // withHeader returns a maker.looks for errors with a field, whose name is canonical.
 func withHeader(name string) func(*http.Response, string) bool {
 	return func(resp *http.Response, _ string) bool { return len(resp.Header[name]) > 0 }

@@ -114,7 +114,7 @@ func MakersInSuccess() (table, used []int) {
 		}
 	}
 	return table, []int{graphQLMaker, jsonRPCMaker, slackMaker, mediaWikiMaker, googleMapsMaker, etherscanMaker,
-		krakenMaker, bybitMaker, vkMaker, vonageMaker, marketoMaker}
+		krakenMaker, bybitMaker, vkMaker, vonageMaker, marketoMaker, mondayMaker}
 }
 
 // SeeRoute makes the route of req known, as a request does.

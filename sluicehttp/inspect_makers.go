@@ -340,14 +340,16 @@ func (c *shopifyCost) wait() float64 {
 //	Shopify  200, extensions.code THROTTLED, and extensions.cost beside the errors
 //	GitHub   200, type RATE_LIMITED: https://docs.github.com/graphql/overview/rate-limits-and-query-limits-for-the-graphql-api
 //	Linear   400, extensions.code RATELIMITED: https://linear.app/developers/rate-limiting
+//	monday   200, extensions.code COMPLEXITY_BUDGET_EXHAUSTED and extensions.retry_in_seconds
 func graphQL(a *answer) {
 	var answer struct {
 		Data   json.RawMessage `json:"data"`
 		Errors []struct {
 			Type       string `json:"type"`
 			Extensions struct {
-				Code string `json:"code"`
-				Type string `json:"type"`
+				Code string  `json:"code"`
+				Type string  `json:"type"`
+				Wait float64 `json:"retry_in_seconds"`
 			} `json:"extensions"`
 		} `json:"errors"`
 		Extensions struct {
@@ -357,15 +359,18 @@ func graphQL(a *answer) {
 	if !decode(a.peek(), &answer) {
 		return
 	}
-	throttled := false
+	throttled, wait := false, 0.
 	for _, e := range answer.Errors {
-		throttled = throttled || slices.ContainsFunc([]string{e.Type, e.Extensions.Code, e.Extensions.Type}, throttledQuery)
+		if slices.ContainsFunc([]string{e.Type, e.Extensions.Code, e.Extensions.Type}, throttledQuery) {
+			throttled, wait = true, max(wait, e.Extensions.Wait)
+		}
 	}
 	if !throttled {
 		return
 	}
 	a.throttled("the body says throttled")
 	a.after(answer.Extensions.Cost.wait(), "throttleStatus")
+	a.afterWithHeader(wait, "retry_in_seconds")
 	if len(answer.Data) > 0 && string(answer.Data) != "null" {
 		a.partly = true
 		return
@@ -375,11 +380,12 @@ func graphQL(a *answer) {
 
 // throttledQuery reports whether a code of a GraphQL error means too many calls.
 func throttledQuery(code string) bool {
-	switch strings.ToUpper(code) {
-	case "THROTTLED", "RATE_LIMITED", "RATELIMITED", "RATE_LIMIT", "RATE_LIMIT_EXCEEDED", "TOO_MANY_REQUESTS":
+	switch code = strings.ToUpper(code); code {
+	case "THROTTLED", "RATE_LIMITED", "RATELIMITED", "RATE_LIMIT", "TOO_MANY_REQUESTS",
+		"COMPLEXITY_BUDGET_EXHAUSTED", "FIELD_LIMIT_EXCEEDED", "MAXCONCURRENCYEXCEEDED", "RATE LIMIT EXCEEDED":
 		return true
 	}
-	return false
+	return strings.HasSuffix(code, "RATE_LIMIT_EXCEEDED") // also IP_…, FIELD_MINUTE_…
 }
 
 // A googleError is an error of an API of Google. Older ones have errors, newer ones a status and

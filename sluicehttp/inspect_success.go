@@ -33,6 +33,10 @@ func (c *call) place(resp *http.Response) int {
 		if strings.HasSuffix(c.req.URL.Host, ".mktorest.com") {
 			return marketoMaker
 		}
+	case path == "/v2":
+		if c.req.URL.Host == "api.monday.com" {
+			return mondayMaker
+		}
 	case path == "/api" || path == "/v2/api":
 		if strings.Contains(c.req.URL.RawQuery, "module=") {
 			return etherscanMaker
@@ -194,5 +198,31 @@ func marketo(a *answer) {
 		case "607":
 			a.final(e.Message)
 		}
+	}
+}
+
+// monday inspects errors of GraphQL at a path that does not say so. In its old versions they have no
+// extensions: {"error_code": "ComplexityException", "error_message": "Complexity budget exhausted, …
+// reset in 3 seconds"}. The same code, with another message, is a query that is never accepted.
+// https://developer.monday.com/api-reference/docs/error-handling
+// https://developer.monday.com/api-reference/changelog
+func monday(a *answer) {
+	if graphQL(a); a.said.Throttled {
+		return
+	}
+	var answer struct {
+		Code    string `json:"error_code"`
+		Message string `json:"error_message"`
+		Data    struct {
+			Wait float64 `json:"retry_in_seconds"`
+		} `json:"error_data"`
+	}
+	if !decode(a.peek(), &answer) {
+		return
+	}
+	message := strings.ToLower(answer.Message)
+	if throttledQuery(answer.Code) || answer.Code == "ComplexityException" && strings.Contains(message, "budget exhausted") {
+		a.throttled(answer.Code)
+		a.afterWithHeader(max(answer.Data.Wait, waitInText(message).Seconds()), "the body")
 	}
 }

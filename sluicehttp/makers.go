@@ -20,9 +20,9 @@ import (
 //	                short.
 //	200             only where a maker is known to throttle with it, and then the request or a
 //	                header says whose API it is: a path with "graphql" or of an API in
-//	                inspect_success.go, a body that calls a JSON-RPC method, a header of Slack. A
-//	                first look at no more than 512 bytes tells most of these responses apart: a
-//	                throttle begins with its error.
+//	                inspect_success.go, a body that is a query of GraphQL or calls a JSON-RPC method,
+//	                a header of Slack. A first look at no more than 512 bytes tells most of these
+//	                responses apart: a throttle begins with its error.
 //	all others      never
 //
 // Measured (BenchmarkRoundTrip, BenchmarkMakers, linux/amd64, Go 1.26): a request without a body
@@ -71,6 +71,7 @@ var makers = []maker{
 	{name: "VK", looks: never, mark: `"error_code"`, inspect: vk, fine: `"response"`},
 	{name: "Vonage", looks: never, mark: "Throughput", inspect: vonage, fine: `"remaining-balance"`},
 	{name: "Marketo", looks: never, mark: `"errors"`, inspect: marketo, fine: `"success":true`},
+	{name: "monday.com", looks: never, mark: `"error`, inspect: monday, fine: `"data":{`},
 	{name: "Airtable", looks: jsonError, mark: `"RATE_LIMIT_REACHED"`, inspect: airtable},
 	{name: "Meilisearch", looks: jsonError, mark: `"too_many_search_requests"`, inspect: meilisearch},
 	{name: "Stripe", looks: withHeader("Stripe-Rate-Limited-Reason"), inspect: stripe},
@@ -94,6 +95,7 @@ const (
 	vkMaker
 	vonageMaker
 	marketoMaker
+	mondayMaker
 )
 
 // speakers returns the makers that resp may be of, a bit for each. It calls what asks the request
@@ -121,8 +123,10 @@ func (c *call) speakers(resp *http.Response) (some uint32) {
 		return 1 << graphQLMaker
 	case ofSlack(resp):
 		return 1 << slackMaker
-	case c.toJSONRPC():
-		return 1 << jsonRPCMaker
+	case c.req.Method == http.MethodPost:
+		if at := c.sent(); at != 0 {
+			return 1 << at
+		}
 	}
 	return some
 }
@@ -175,14 +179,43 @@ func (c *call) toGraphQL() bool {
 	return strings.Contains(c.req.URL.Path, "graphql")
 }
 
-// toJSONRPC reports whether the request of c calls a method of JSON-RPC. Some clients write the
-// method before the version.
-func (c *call) toJSONRPC() bool {
-	if c.req.Method != http.MethodPost {
+// sent returns the maker that the body of c, a POST, is for: a query of GraphQL or a call of JSON-RPC;
+// or 0. Some clients of JSON-RPC write the method before the version.
+func (c *call) sent() int {
+	var buf [64]byte
+	head := bytes.TrimLeft(c.body.begin(buf[:]), "["+whitespace) // a list is a batch
+	switch {
+	case !bytes.HasPrefix(head, []byte("{")):
+		return 0
+	case bytes.Contains(head, []byte(`"jsonrpc"`)) || bytes.HasPrefix(head, []byte(`{"method":`)):
+		return jsonRPCMaker
+	case isQuery(head):
+		return graphQLMaker
+	}
+	return 0
+}
+
+// isQuery reports whether head, the beginning of an object, is a query of GraphQL:
+// {"query": "query A {…", {"query": "{…", {"operationName": …. Many APIs search for a text with
+// {"query": "shoes"}.
+func isQuery(head []byte) bool {
+	head = bytes.TrimLeft(head, "{"+whitespace)
+	if bytes.HasPrefix(head, []byte(`"operationName"`)) {
+		return true
+	}
+	text, found := bytes.CutPrefix(head, []byte(`"query"`))
+	if !found {
 		return false
 	}
-	var buf [64]byte
-	head := bytes.TrimLeft(c.body.begin(buf[:]), "[ \t\r\n")
-	return bytes.HasPrefix(head, []byte("{")) &&
-		(bytes.Contains(head, []byte(`"jsonrpc"`)) || bytes.HasPrefix(head, []byte(`{"method":`)))
+	text, found = bytes.CutPrefix(bytes.TrimLeft(text, ":"+whitespace), []byte(`"`))
+	if !found {
+		return false
+	}
+	text = bytes.TrimLeft(text, ` \nt`) // blanks, \n and \t; none of the words begins with these letters
+	for _, word := range [...]string{"{", "query", "mutation"} {
+		if bytes.HasPrefix(text, []byte(word)) {
+			return true
+		}
+	}
+	return false
 }

@@ -117,6 +117,21 @@ var words = []word{
 	{"Linear, with limits", 400, "Content-Type: application/json|X-RateLimit-Requests-Limit: 5|X-RateLimit-Requests-Remaining: 0|X-RateLimit-Requests-Reset: 20", "/", "{}", `{"errors":[{"extensions":{"code":"RATELIMITED"}}]}`, 20 * second, 20 * second},
 	{"Linear, 503", 503, "", "/", "{}", `{"errors":[{"message":"Rate limit exceeded","extensions":{"code":"RATELIMITED"}}]}`, second, second},
 	{"GraphQL, its own type", 200, "Content-Type: application/graphql-response+json", "/api/graphql", "{}", `{"errors":[{"extensions":{"code":"rate_limited"}}]}`, second, second},
+	// https://developer.monday.com/api-reference/docs/error-handling, …/docs/rate-limits
+	{"monday.com", 200, "", "https://api.monday.com/v2", "{}", `{"errors":[{"message":"Complexity budget exhausted","extensions":{"code":"COMPLEXITY_BUDGET_EXHAUSTED","retry_in_seconds":7}}]}`, 7 * second, 7 * second},
+	{"monday.com, with a time in the header", 200, "Content-Type: application/json; charset=utf-8|Retry-After: 12", "https://api.monday.com/v2", "{}", `{"errors":[{"message":"Complexity budget exhausted","extensions":{"code":"COMPLEXITY_BUDGET_EXHAUSTED","retry_in_seconds":7}}]}`, 12 * second, 12 * second},
+	{"monday.com, IP", 200, "", "https://api.monday.com/v2", "{}", `{"errors":[{"extensions":{"code":"IP_RATE_LIMIT_EXCEEDED"}}]}`, second, second},
+	{"monday.com, in flight", 200, "", "https://api.monday.com/v2", "{}", `{"errors":[{"extensions":{"code":"maxConcurrencyExceeded"}}]}`, second, second},
+	{"monday.com, a minute", 200, "", "https://api.monday.com/v2", "{}", `{"errors":[{"message":"Rate Limit Exceeded","extensions":{"code":"Rate Limit Exceeded","status_code":429}}]}`, second, second},
+	{"monday.com, a field", 200, "", "https://api.monday.com/v2", "{}", `{"errors":[{"extensions":{"code":"FIELD_MINUTE_RATE_LIMIT_EXCEEDED","retry_in_seconds":3}}]}`, 3 * second, 3 * second},
+	{"monday.com, an old version", 200, "", "https://api.monday.com/v2", "{}", `{"error_code":"ComplexityException","status_code":429,"error_message":"Complexity budget exhausted, query cost 30001 budget remaining 19986 out of 1000000 reset in 3 seconds","errors":["Complexity budget exhausted"]}`, 3 * second, 3 * second},
+	{"monday.com, an old version, a field", 200, "", "https://api.monday.com/v2", "{}", `{"error_message":"Concurrency limit exceeded for the field","error_code":"FIELD_LIMIT_EXCEEDED","error_data":{"retry_in_seconds":15},"status_code":429}`, 15 * second, 15 * second},
+	{"monday.com, 429", 429, "", "https://api.monday.com/v2", "{}", `{"errors":[{"extensions":{"code":"COMPLEXITY_BUDGET_EXHAUSTED","retry_in_seconds":7}}]}`, 7 * second, 7 * second},
+	{"GraphQL, by the query", 200, "", "/api", `{"query":"\n  query A { a }"}`, `{"errors":[{"extensions":{"code":"THROTTLED"}}]}`, second, second},
+	{"GraphQL, by a mutation", 200, "", "/api", "{\n \"query\": \"mutation { a }\" }", `{"errors":[{"extensions":{"code":"THROTTLED"}}]}`, second, second},
+	{"GraphQL, by its braces", 200, "", "/api", `{"query":"{ a }"}`, `{"errors":[{"extensions":{"code":"THROTTLED"}}]}`, second, second},
+	{"GraphQL, by the name of the operation", 200, "", "/api", `{"operationName":"A","variables":{},"query":"query A { a }"}`, `{"errors":[{"extensions":{"code":"THROTTLED"}}]}`, second, second},
+	{"GraphQL, a batch of queries", 200, "", "/api", `[{"query":"{ a }"},{"query":"{ b }"}]`, `{"errors":[{"extensions":{"code":"THROTTLED"}}]}`, second, second},
 	// Some of it was done.
 	{"GraphQL, with data", 200, "", "/graphql", "{}", `{"errors":[{"extensions":{"code":"THROTTLED"}}], "data": {"a": {"id": 1}, "b": null}}`, second, 0},
 
@@ -208,6 +223,12 @@ var words = []word{
 	{"GraphQL, a query that is wrong, 400", 400, "", "/graphql", "{}", `{"errors":[{"message":"THROTTLED","extensions":{"code":"BAD_USER_INPUT"}}]}`, 0, 0},
 	{"GraphQL, as data", 200, "", "/graphql", "{}", `{"data":{"code":"\"errors\" THROTTLED"}}`, 0, 0},
 	{"GraphQL elsewhere", 200, "", "/search", "{}", `{"errors":[{"extensions":{"code":"THROTTLED"}}]}`, 0, 0},
+	{"a search for a text", 200, "", "/search", `{"query":"query languages"}`, `{"errors":[{"extensions":{"code":"BAD_USER_INPUT"}}]}`, 0, 0},
+	{"another search", 200, "", "/search", `{"query":"shoes"}`, `{"errors":[{"extensions":{"code":"THROTTLED"}}]}`, 0, 0},
+	{"a search of Elasticsearch", 200, "", "/a/_search", `{"query":{"match_all":{}}}`, `{"errors":[{"extensions":{"code":"THROTTLED"}}]}`, 0, 0},
+	{"monday.com, the day", 200, "", "https://api.monday.com/v2", "{}", `{"errors":[{"extensions":{"code":"DAILY_LIMIT_EXCEEDED","status_code":429}}]}`, 0, 0},
+	{"monday.com, a query that is too complex", 200, "", "https://api.monday.com/v2", "{}", `{"error_code":"ComplexityException","error_message":"Query has complexity of 2000010, which exceeds max complexity of 1000000"}`, 0, 0},
+	{"monday.com, fine", 200, "", "https://api.monday.com/v2", "{}", `{"data":{"text":"\"error_code\" COMPLEXITY_BUDGET_EXHAUSTED"}}`, 0, 0},
 	{"GraphQL, no JSON", 200, "Content-Type: text/plain", "/graphql", "{}", `{"errors":[{"extensions":{"code":"THROTTLED"}}]}`, 0, 0},
 	{"Shopify, too expensive", 200, "", "/graphql", "{}", `{"errors":[{"message":"x","extensions":{"code":"MAX_COST_EXCEEDED"}}]}`, 0, 0},
 	{"JSON-RPC, another error", 200, "", "/", call, fmt.Sprintf(refusedCall, -32000, "limit exceeded"), 0, 0},
@@ -248,6 +269,14 @@ func (w *word) layer() sluicetest.Layer {
 	return sluicetest.Reply(w.status, w.body, header...)
 }
 
+// url is where the request is sent.
+func (w *word) url() string {
+	if strings.HasPrefix(w.path, "/") {
+		return "https://a.test" + w.path
+	}
+	return w.path
+}
+
 // A maker that says in its own words that there were too many calls is heard with no configuration.
 func TestMakers(t *testing.T) {
 	for _, c := range slices.Concat(words, unknownWords) {
@@ -256,17 +285,14 @@ func TestMakers(t *testing.T) {
 				retry := sluice.RetryPolicy{Backoff: sluice.Constant(another), ThrottleBackoff: sluice.Constant(second)}
 				inWorld(t, sluicehttp.Config{Retry: retry}, layers(sluicetest.On(1, c.layer())), func(w *world) {
 					ctx := sluicehttp.WithOverrides(bg, sluicehttp.Overrides{Idempotent: idempotent})
-					method, url, sent, want := "POST", c.path, io.Reader(strings.NewReader(c.sent)), c.post
+					method, sent, want := "POST", io.Reader(strings.NewReader(c.sent)), c.post
 					if c.sent == "" {
 						method, sent = "GET", nil
-					}
-					if strings.HasPrefix(url, "/") {
-						url = "https://a.test" + url
 					}
 					if idempotent || c.sent == "" {
 						want = c.idempotent
 					}
-					req := request(w, ctx, method, url, sent)
+					req := request(w, ctx, method, c.url(), sent)
 					req.Header.Set("Content-Type", "application/json")
 					status, body, err := w.do(req)
 					if want > 0 {
@@ -471,7 +497,7 @@ func TestMakers_Bucket(t *testing.T) {
 					go func() {
 						for range work {
 							ctx := sluicehttp.WithOverrides(bg, sluicehttp.Overrides{Idempotent: c.post == 0})
-							req := request(w, ctx, "POST", "https://a.test"+c.path, strings.NewReader(c.sent))
+							req := request(w, ctx, "POST", c.url(), strings.NewReader(c.sent))
 							status, body, err := w.do(req)
 							results <- err == nil && status == 200 && body == "ok\n"
 						}
