@@ -34,7 +34,7 @@ var unread = []string{"Date", "X-GitHub-Request-Id", "X-RateLimit", "X-RateLimit
 var values = []string{
 	"0", "1", "5", "60", "100", "999.0", "0.5", "1500", "1795262460", "1795262460000", "99999999999", "99999999999999999999", "9223372037",
 	"-1", "-5", "+3", "1e3", "0x10", "NaN", "1,5", "abc", "120;comment", "", " ", "\t7 ", "1s", "6m0s", "2562048h", "1d",
-	"Sat, 21 Nov 2026 12:02:00 GMT", "Saturday, 21-Nov-26 12:02:00 GMT", "Sat Nov 21 12:02:00 2026", "Thu, 19 Nov 2026 12:02:00 GMT",
+	"Sat, 21 Nov 2026 12:02:00 GMT", "Sat, 21 Nov 2026 12:02:00 UTC", "Saturday, 21-Nov-26 12:02:00 GMT", "Sat Nov 21 12:02:00 2026", "Thu, 19 Nov 2026 12:02:00 GMT",
 	"2026-11-21T12:02Z", "2026-11-21T12:02:00.5+01:00", "Sat Nov 21 2026 13:02:42 GMT+0100 (Central European Standard Time)",
 	`"a";r=0;t=10`, `"a";r=5;pk=:eA==:`, `"a";q=10;w=60`, `"a";q=10;qu="concurrent-requests"`, `"b";r=-1, "a";r=1`, "quota;t=1", `"a";r=5,`,
 	"limit=100, remaining=0, reset=30", "100;w=60", "10, 10;w=1, 600;w=60", "32/40", "40/40", "a/b;197,a/c;1297",

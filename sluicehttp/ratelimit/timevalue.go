@@ -124,7 +124,8 @@ func parseDate(s string) (time.Time, bool) {
 	return time.Time{}, false
 }
 
-// parseHTTPDate reads a date in one of the three forms of RFC 9110, in GMT.
+// parseHTTPDate reads a date in one of the three forms of RFC 9110, in GMT, or in the form of
+// parseFixdate with UTC.
 func parseHTTPDate(s string) (time.Time, bool) {
 	if t, ok := parseFixdate(s); ok {
 		return t, true
@@ -142,10 +143,11 @@ func parseHTTPDate(s string) (time.Time, bool) {
 }
 
 // parseFixdate reads the preferred form, which saves a third of the time for a header with
-// an epoch. It accepts nothing that time.Parse does not.
+// an epoch. It accepts nothing that time.Parse does not, except UTC in place of GMT: that is
+// time.RFC1123 of a Go server, such as sethvargo/go-limiter.
 func parseFixdate(s string) (t time.Time, ok bool) {
 	if len(s) != len(http.TimeFormat) || s[3:5] != ", " || s[7] != ' ' || s[11] != ' ' || s[16] != ' ' ||
-		s[19] != ':' || s[22] != ':' || s[25:] != " GMT" {
+		s[19] != ':' || s[22] != ':' || s[25:] != " GMT" && s[25:] != " UTC" {
 		return time.Time{}, false
 	}
 	month, days := monthOf(s[8:11])

@@ -65,6 +65,9 @@ func TestParseTime(t *testing.T) {
 		{false, "Sun, 06 Nov 1994 08:49:37 GMT", 0},                  // has passed
 		{false, "Fri, 31 Dec 9999 23:59:59 GMT", sat.Max},            // 292 years are the most
 		{false, "Sat, 21 Nov 2026 12:02:00 CET", bad},                // GMT it must be
+		{false, "Sat, 21 Nov 2026 12:02:00 UTC", 2 * time.Minute},    // or time.RFC1123, as Go servers write
+		{false, "sat, 21 nov 2026 12:02:00 UTC", bad},                // but in no other way
+		{false, "Sat, 21 Nov 2026 12:02:00 utc", bad},                // the same
 		{false, "Saturday, 21-Nov-26 12:02:00 CET", bad},             // here, too
 		{false, "Sat, 31 Nov 2026 12:02:00 GMT", bad},                // not in November
 		{false, "Tue, 29 Feb 2028 12:00:00 GMT", 465 * 24 * 3600e9},  // a leap year
