@@ -83,7 +83,7 @@ func check(t *testing.T, status int, header http.Header, now time.Time) {
 	if more == nil {
 		more = http.Header{}
 	}
-	for _, name := range []string{"X-Unknown", "Ratelimits", "X-Ratelimit", "Retry", "X-Ratelimit-Foo", "Limit", "X-Rate", "Foo-Ratelimit-Limit"} {
+	for _, name := range []string{"X-Unknown", "Ratelimits", "X-Ratelimit", "Retry", "X-Ratelimit-Foo", "Limit", "X-Rate", "Foo-Ratelimit-Status"} {
 		if _, ok := more[name]; !ok {
 			more[name] = []string{"5", `"a";r=0;t=10`}
 		}
@@ -235,6 +235,8 @@ func TestKnownField_Classify(t *testing.T) {
 		{"X-RateLimit-Reset-After-Day", "day"},
 		{"Anthropic-RateLimit-Input-Tokens-Reset", "input-tokens"},
 		{"A-RateLimit-B-Limit", "b"},
+		{"A-RateLimit-Limit", "a"},
+		{"X-A-Rate-Limit-Remaining", "x-a"},
 		{"X-HubSpot-RateLimit-Secondly", "secondly"},
 		{"X-HubSpot-RateLimit-Secondly-Remaining", "secondly"},
 		{"X-Ms-RateLimit-Remaining-Subscription-Reads", "subscription-reads"},
@@ -246,7 +248,7 @@ func TestKnownField_Classify(t *testing.T) {
 		}
 	}
 	for _, name := range []string{"", "R", "Ratelimi", "Ratelimits", "X-Ratelimit-Limit-" + strings.Repeat("u", longestName),
-		"Ratelimit-Limit-Minute", "Some-Vendor-Ratelimit--Limit", "X-Hubspot-Ratelimit-Remaining", "Anthropic-Ratelimit-Limit",
+		"Ratelimit-Limit-Minute", "Some-Vendor-Ratelimit--Limit", "-Ratelimit-Limit", "Acme-Ratelimiter-Limit", "Acmeratelimit-Limit",
 		"X-Ms-Ratelimit-Remaining-", "X-Rapid-Limit", "X-Ratelimit-Status", "Server-Timing-Etc-Etc", "Transfer-Encoding", "Content-Security-Policy-Limit"} {
 		if k, read := classify(name); read {
 			t.Errorf("%s is read: %+v", name, k)

@@ -18,6 +18,7 @@ const (
 	plain                     // RateLimit-Limit and so on
 	xPlain                    // X-RateLimit-Limit, X-Rate-Limit-Limit
 	perUnit                   // X-RateLimit-Limit-Requests, Anthropic-RateLimit-Requests-Limit
+	perVendor                 // Fastly-RateLimit-Remaining: the vendor is in the place of the unit
 	vendor                    // all others
 	cache                     // not about limits: whether the response is from a cache
 )
@@ -53,7 +54,7 @@ const (
 	policy
 )
 
-// Parts of plain, xPlain and perUnit.
+// Parts of plain, xPlain, perUnit and perVendor.
 const (
 	most part = iota
 	remaining
@@ -83,7 +84,7 @@ const age part = 0
 type kind struct {
 	family   family
 	part     part
-	from, to uint8 // where the unit is in the name of the field
+	from, to uint8 // where the unit or the vendor is in the name of the field
 }
 
 // A knownField is a header field that this package reads.
@@ -93,8 +94,8 @@ type knownField struct {
 	kind
 }
 
-// A name is that of a field that is read, in lower case. The text in braces is a unit, and a
-// star stands for any text that is not empty.
+// A name is that of a field that is read, in lower case. The text in braces is a unit or a vendor,
+// and a star stands for any text that is not empty.
 type name struct {
 	text   string
 	family family
@@ -103,7 +104,8 @@ type name struct {
 
 // names are all fields that are read. To read another one, add it here and to the reader of
 // its family. Without stars a name takes precedence, and otherwise if it comes first.
-// Names that begin with X-RateLimit- are also read as X-Rate-Limit-.
+// Names that begin with X-RateLimit- are also read as X-Rate-Limit-, and so are those that begin
+// with any vendor.
 var names = []name{
 	{"age", cache, age},
 
@@ -142,6 +144,17 @@ var names = []name{
 	{"x-ratelimit-scope", xPlain, scope},
 	{"x-ratelimit-global", xPlain, global},
 
+	{"*-ratelimit-{*}-limit", perUnit, most},
+	{"*-ratelimit-{*}-remaining", perUnit, remaining},
+	{"*-ratelimit-{*}-reset-after", perUnit, resetAfter},
+	{"*-ratelimit-{*}-reset", perUnit, reset},
+	{"{*}-ratelimit-limit", perVendor, most},
+	{"{*}-ratelimit-remaining", perVendor, remaining},
+	{"{*}-ratelimit-reset-after", perVendor, resetAfter},
+	{"{*}-ratelimit-reset", perVendor, reset},
+	{"{*}-ratelimit-retry-after", retryAfter, xRateLimitRetryAfter},
+	{"{*}-ratelimit-retryafter", retryAfter, xRateLimitRetryAfter},
+
 	{"x-shopify-shop-api-call-limit", vendor, shopify},
 	{"x-amzn-ratelimit-limit", vendor, amazon},
 	{"x-ms-ratelimit-remaining-{*}", vendor, azure},
@@ -156,10 +169,6 @@ var names = []name{
 	{"x-ratelimit-{*}-remaining", perUnit, remaining},
 	{"x-ratelimit-{*}-reset-after", perUnit, resetAfter},
 	{"x-ratelimit-{*}-reset", perUnit, reset},
-	{"*-ratelimit-{*}-limit", perUnit, most},
-	{"*-ratelimit-{*}-remaining", perUnit, remaining},
-	{"*-ratelimit-{*}-reset-after", perUnit, resetAfter},
-	{"*-ratelimit-{*}-reset", perUnit, reset},
 
 	// These are the last, because they share the bits of others, and those had better have no stars.
 	{"x-contentful-ratelimit-reset", retryAfter, contentfulReset},
@@ -171,9 +180,6 @@ var names = []name{
 	{"gw-ratelimit-limit", xPlain, most},
 	{"gw-ratelimit-remaining", xPlain, remaining},
 	{"gw-ratelimit-reset", xPlain, resetAfter},
-	{"x-sentry-rate-limit-limit", xPlain, most},
-	{"x-sentry-rate-limit-remaining", xPlain, remaining},
-	{"x-sentry-rate-limit-reset", xPlain, reset},
 }
 
 const (
@@ -184,9 +190,11 @@ const (
 // spellings returns n in its spellings.
 func (n name) spellings() []name {
 	all := []name{n}
-	if rest, ok := strings.CutPrefix(n.text, "x-ratelimit-"); ok {
-		n.text = "x-rate-limit-" + rest
-		all = append(all, n)
+	for _, word := range []string{"x", "{*}"} {
+		if rest, ok := strings.CutPrefix(n.text, word+"-ratelimit-"); ok {
+			n.text = word + "-rate-limit-" + rest
+			all = append(all, n)
+		}
 	}
 	return all
 }
@@ -221,14 +229,27 @@ var known = newNameIndex(names)
 func newNameIndex(names []name) (x nameIndex) {
 	x.exact = make(map[string]kind)
 	bit := uint64(1)
+	open := make(map[byte]uint64) // bits of names that begin with any letters, by their last letter
 	for _, n := range names {
 		for _, n := range n.spellings() {
+			// All of those that end alike share a bit, as they admit nearly the same.
+			last := n.text[len(n.text)-1]
+			if shared := open[last]; n.isOpen() && shared != 0 {
+				x.add(n, shared)
+				continue
+			}
+			if n.isOpen() {
+				open[last] = bit
+			}
 			x.add(n, bit)
 			bit = bits.RotateLeft64(bit, 1)
 		}
 	}
 	return x
 }
+
+// isOpen reports whether n begins with any letters.
+func (n name) isOpen() bool { return n.text[0] == '*' || strings.HasPrefix(n.text, "{*}") }
 
 // add adds n, whose bit is given.
 func (x *nameIndex) add(n name, bit uint64) {
@@ -259,7 +280,7 @@ func (x *nameIndex) add(n name, bit uint64) {
 	}
 	text := strings.NewReplacer("{", "", "}", "").Replace(n.text)
 	admit(&x.lasts, text[len(text)-1], bit)
-	if p.anyBefore {
+	if n.isOpen() {
 		text = "***"
 	}
 	admit(&x.firsts, text[0], bit)
@@ -357,7 +378,7 @@ func (f *knownField) inMillis() bool {
 	return strings.EqualFold(f.key[n-3:], "-ms") || strings.EqualFold(f.key, "gw-ratelimit-reset") // KuCoin
 }
 
-// unit returns the unit in the name of the field, in lower case.
+// unit returns the unit or the vendor in the name of the field, in lower case.
 func (f *knownField) unit() string {
 	switch unit := f.key[f.from:f.to]; unit {
 	case "Requests": // as net/http spells it; without an allocation
@@ -429,8 +450,8 @@ func (f *knownField) compare(g *knownField) int {
 	return strings.Compare(f.key, g.key)
 }
 
-// belongsTo reports whether f is about the same limit as g, a field of plain, xPlain or
-// perUnit.
+// belongsTo reports whether f is about the same limit as g, a field of plain, xPlain, perUnit or
+// perVendor.
 func (f *knownField) belongsTo(g *knownField) bool {
 	return f.family == g.family && (f.family < perUnit || compareFold(f.key[f.from:f.to], g.key[g.from:g.to]) == 0)
 }

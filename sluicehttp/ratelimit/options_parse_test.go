@@ -80,6 +80,23 @@ func TestParse(t *testing.T) {
 		{"Amazon, slow", 200, fields("x-amzn-RateLimit-Limit: 0.0167"), Info{Rate: limits.Rate{Count: 167, Per: 10000 * time.Second}}},
 		{"Shopify", 200, fields("X-Shopify-Shop-Api-Call-Limit: 32.5 / 40"),
 			Info{Limits: []Limit{{Unit: "requests", Max: amountOf(40), Used: amount("32.5"), Remaining: amount("7.5"), Source: "X-Shopify-Shop-Api-Call-Limit"}}}},
+		{"Fastly", 200, fields("Fastly-RateLimit-Remaining: 987", "Fastly-RateLimit-Reset: 1795262460"),
+			Info{Limits: []Limit{{Name: "fastly", Remaining: amountOf(987), ResetAt: in(time.Minute), Rounding: time.Second, Source: "Fastly-Ratelimit-Reset"}}}},
+		{"Brevo", 429, fields("X-Sib-RateLimit-Limit: 100", "X-Sib-RateLimit-Remaining: 0", "X-Sib-RateLimit-Reset: 60"),
+			Info{Throttled: true, RetryAt: in(time.Minute), RetrySource: "X-Sib-Ratelimit-Reset", Limits: []Limit{{
+				Name: "sib", Max: amountOf(100), Remaining: amountOf(0), ResetAt: in(time.Minute), Rounding: time.Second, Source: "X-Sib-Ratelimit-Reset"}}}},
+		{"Bokio", 429, fields("Bokio-RateLimit-Limit: 200", "Bokio-RateLimit-Remaining: 0", "Bokio-RateLimit-RetryAfter: 7"),
+			Info{Throttled: true, RetryAt: in(7 * time.Second), RetrySource: "Bokio-Ratelimit-Retryafter", Limits: []Limit{{
+				Name: "bokio", Max: amountOf(200), Remaining: amountOf(0), Source: "Bokio-Ratelimit-Limit"}}}},
+		{"a vendor's Retry-After", 429, fields("Acme-RateLimit-Retry-After: 7", "Acme-Rate-Limit-Remaining: 3", "Acme-Rate-Limit-Reset-After: 9"),
+			Info{Throttled: true, RetryAt: in(7 * time.Second), RetrySource: "Acme-Ratelimit-Retry-After", Limits: []Limit{{
+				Name: "acme", Remaining: amountOf(3), ResetAt: in(9 * time.Second), Rounding: time.Second, Source: "Acme-Rate-Limit-Reset-After"}}}},
+		{"Sentry", 200, fields("X-Sentry-Rate-Limit-Limit: 40", "X-Sentry-Rate-Limit-Remaining: 39", "X-Sentry-Rate-Limit-Reset: 1795262460"),
+			Info{Limits: []Limit{{Name: "sentry", Max: amountOf(40), Remaining: amountOf(39), ResetAt: in(time.Minute), Rounding: time.Second, Source: "X-Sentry-Rate-Limit-Reset"}}}},
+		{"a gateway and the server behind it", 200, fields("X-RateLimit-Limit: 5", "X-RateLimit-Remaining: 4", "Acme-RateLimit-Limit: 100", "Acme-RateLimit-Remaining: 99"),
+			Info{Limits: []Limit{
+				{Max: amountOf(5), Remaining: amountOf(4), Source: "X-Ratelimit-Limit"},
+				{Name: "acme", Max: amountOf(100), Remaining: amountOf(99), Source: "Acme-Ratelimit-Limit"}}}},
 		{"HubSpot", 200, fields("X-HubSpot-RateLimit-Daily: 250000", "X-HubSpot-RateLimit-Daily-Remaining: 249999", "X-HubSpot-RateLimit-Secondly: 19"),
 			Info{Limits: []Limit{
 				{Name: "daily", Unit: "requests", Max: amountOf(250000), Remaining: amountOf(249999), Window: 24 * time.Hour, Source: "X-Hubspot-Ratelimit-Daily"},

@@ -7,15 +7,18 @@ import (
 	"github.com/dunglas/httpsfv"
 )
 
-// readPlain reads the fields of one limit: those of plain, of xPlain, or those of perUnit
-// with the same unit.
+// readPlain reads the fields of one limit: those of plain, of xPlain, or those of perUnit or
+// perVendor with the same unit or vendor.
 func (r *reader) readPlain(fields []knownField, order []uint8) {
 	f := &fields[order[0]]
 	l := r.next()
 	l.family = f.family
-	if f.family == perUnit {
+	switch f.family {
+	case perUnit:
 		l.Name = f.unit()
 		l.Unit, l.Window = unitOf(l.Name)
+	case perVendor:
+		l.Name = strings.TrimPrefix(f.unit(), "x-")
 	}
 	for _, i := range order {
 		r.readPart(l, &fields[i])
