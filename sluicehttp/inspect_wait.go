@@ -17,6 +17,10 @@ import (
 //	    https://apim.docs.wso2.com/en/latest/troubleshooting/error-handling/
 //	{"error_id": 502, …, "error_message": "too many requests from this IP, more requests available in 55 seconds"}
 //	    https://api.stackexchange.com/docs/throttle
+//	{"Error": "Too many requests.", "RateLimitResetTime": "2026-11-21T12:02:00.0000000Z"}
+//	    https://developer.sellercloud.com/dev-article/rest-api-rate-limiting
+//	{"errors": [{"detail": "… Please try again after Sat, 21 Nov 2026 12:02:00 GMT or email …"}]}
+//	    https://github.com/rust-lang/crates.io/blob/main/src/rate_limiter.rs
 //
 // The field counts before the message. A message that says minutes or hours in words is often the same
 // whenever it is sent ("try again in an hour"), so only seconds count there, and times such as 1m20s.
@@ -51,7 +55,7 @@ func (a *answer) waitsFor(all []statement) {
 	}
 	if wait == 0 {
 		for i := range all {
-			wait = max(wait, waitInText(all[i].text))
+			wait = max(wait, waitInText(all[i].text), a.dateInText(all[i].raw))
 		}
 	}
 	if wait > 0 {
@@ -63,7 +67,8 @@ func (a *answer) waitsFor(all []statement) {
 // there is none.
 func waitField(key string) string {
 	key = strings.ReplaceAll(key, " ", "")
-	for _, name := range []string{"retryafter", "retryin", "retryat", "waittime", "wait", "backoff", "resetin", "resetafter", "ratereset", "nextaccesstime"} {
+	for _, name := range []string{"retryafter", "retryin", "retryat", "waittime", "wait", "backoff", "resetin", "resetafter", "resetat", "resettime", "ratereset",
+		"ratelimitreset", "ratelimitresetat", "ratelimitresettime", "nextaccesstime"} {
 		rest, found := strings.CutPrefix(key, name)
 		if !found {
 			continue
@@ -98,6 +103,26 @@ func waitInText(text string) time.Duration {
 		}
 		if d := duration(strings.TrimLeft(strings.TrimPrefix(rest, " for"), " :~")); d > 0 {
 			return d
+		}
+	}
+	return 0
+}
+
+// dateInText returns how long it is until the date after words such as "try again after", or 0.
+func (a *answer) dateInText(raw string) time.Duration {
+	for _, words := range []string{"try again after ", "try again at ", "retry after ", "retry at "} {
+		_, rest, found := strings.Cut(raw, words)
+		if !found {
+			continue
+		}
+		word, _, _ := strings.Cut(rest, " ")
+		for _, date := range []string{rest[:min(len(rest), len(http.TimeFormat))], strings.TrimRight(word, ".,;")} {
+			if !strings.Contains(date, ":") {
+				continue // a number, without a unit
+			}
+			if d := a.until("Retry-After", date); d > 0 {
+				return d
+			}
 		}
 	}
 	return 0

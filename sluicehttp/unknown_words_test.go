@@ -20,6 +20,15 @@ var unknownWords = []word{
 	// https://apim.docs.wso2.com/en/latest/troubleshooting/error-handling/
 	{"WSO2", 429, "", "/", "x", `{"fault":{"code":900800,"message":"Message throttled out","description":"You have exceeded your quota","nextAccessTime":"2000-Jan-01 00:00:20+0000 UTC"}}`, 20 * second, 20 * second},
 	{"WSO2, 503", 503, "", "/", "x", `{"fault":{"code":900800,"message":"Message throttled out","description":"You have exceeded your quota"}}`, second, 0},
+	// https://developer.sellercloud.com/dev-article/rest-api-rate-limiting
+	{"Sellercloud", 429, "", "/", "x", `{"Error":"Too many requests.","RateLimitResetTime":"2000-01-01T00:00:20.0000000Z"}`, 20 * second, 20 * second},
+	{"a time to reset at", 429, "", "/", "x", `{"message":"slow down","reset_at":946684820}`, 20 * second, 20 * second},
+	{"a time that has passed", 429, "", "/", "x", `{"message":"slow down","resetTime":"1999-01-01T00:00:20Z"}`, second, second},
+	// https://github.com/rust-lang/crates.io/blob/main/src/rate_limiter.rs
+	{"crates.io", 429, "", "/", "x", `{"errors":[{"detail":"You have published too many crates in a short period of time. Please try again after Sat, 01 Jan 2000 00:00:20 GMT or email help@crates.io to have your limit increased."}]}`, 20 * second, 20 * second},
+	{"a date in the text", 429, text, "/", "x", "Rate limit exceeded, retry at 2000-01-01T00:00:20Z.", 20 * second, 20 * second},
+	{"a time of the day in the text", 429, text, "/", "x", "Rate limit exceeded, retry after 14:30:00 GMT.", second, second},
+	{"a number in the text", 429, text, "/", "x", "Rate limit exceeded, try again after 20: x", second, second},
 	// https://support.mashery.com/docs/read/mashery_api/20_reporting/error_codes
 	{"Mashery", 403, "Content-Type: text/xml|X-Mashery-Error-Code: ERR_403_DEVELOPER_OVER_QPS", "/", "x", "<h1>Developer Over Qps</h1>", second, second},
 	{"Mashery, with a time", 403, "Content-Type: text/xml|X-Mashery-Error-Code: ERR_403_DEVELOPER_OVER_QPS|Retry-After: 3", "/", "x", "<h1>Developer Over Qps</h1>", 3 * second, 3 * second},
