@@ -63,11 +63,12 @@ const (
 	reset
 	resetTime
 	next
+	interval // the length of the window
 	resource
 	bucket
 	scope
 	global
-	reason
+	reason // only of plain
 )
 
 // Parts of vendor.
@@ -169,6 +170,8 @@ var names = []name{
 	{"x-ratelimit-{*}-remaining", perUnit, remaining},
 	{"x-ratelimit-{*}-reset-after", perUnit, resetAfter},
 	{"x-ratelimit-{*}-reset", perUnit, reset},
+	{"x-ratelimit-{*}-max", perUnit, most},
+	{"x-ratelimit-{*}-interval-ms", perUnit, interval},
 
 	// These are the last, because they share the bits of others, and those had better have no stars.
 	{"x-contentful-ratelimit-reset", retryAfter, contentfulReset},
@@ -180,6 +183,11 @@ var names = []name{
 	{"gw-ratelimit-limit", xPlain, most},
 	{"gw-ratelimit-remaining", xPlain, remaining},
 	{"gw-ratelimit-reset", xPlain, resetAfter},
+	{"x-ratelimit-max", xPlain, most},
+	{"x-ratelimit-interval", xPlain, interval},
+	{"x-ratelimit-interval-milliseconds", xPlain, interval},
+	{"{x-hubspot}-ratelimit-max", perVendor, most},
+	{"{x-hubspot}-ratelimit-interval-milliseconds", perVendor, interval},
 }
 
 const (
@@ -372,10 +380,11 @@ var lower = func() (table [256]byte) {
 	return table
 }()
 
-// inMillis reports whether the numbers of a field are milliseconds from now.
+// inMillis reports whether the numbers of a field are milliseconds: from now, or of a window.
 func (f *knownField) inMillis() bool {
 	n := len(f.key)
-	return strings.EqualFold(f.key[n-3:], "-ms") || strings.EqualFold(f.key, "gw-ratelimit-reset") // KuCoin
+	return strings.EqualFold(f.key[n-3:], "-ms") || strings.EqualFold(f.key, "gw-ratelimit-reset") || // KuCoin
+		f.part == interval && strings.EqualFold(f.key[max(0, n-len("-milliseconds")):], "-milliseconds")
 }
 
 // unit returns the unit or the vendor in the name of the field, in lower case.
@@ -390,13 +399,16 @@ func (f *knownField) unit() string {
 	}
 }
 
-// ranks is the number of ranks: at most 64, the bits of a word, or this does not compile.
-const ranks = uint(perUnit) * uint(reason+1)
+// ranks is the number of ranks: at most 64, the bits of a word, or this does not compile. The
+// last one is the last part that xPlain has.
+const ranks = uint(xPlain)*parts + uint(reason)
 
 var _ [64 - ranks]struct{}
 
 // rank is the place of a field in the order of reading, for families before perUnit.
-func (k kind) rank() uint { return uint(k.family)*uint(reason+1) + uint(k.part) }
+func (k kind) rank() uint { return uint(k.family)*parts + uint(k.part) }
+
+const parts = uint(reason + 1)
 
 // inOrder sets order to the indices of fields in the order of reading. It sorts by rank if all
 // ranks differ, as in most headers, which takes no branches that can be mispredicted.

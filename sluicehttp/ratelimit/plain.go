@@ -1,6 +1,7 @@
 package ratelimit
 
 import (
+	"cmp"
 	"strings"
 	"time"
 
@@ -48,6 +49,8 @@ func unitOf(name string) (unit string, window time.Duration) {
 		return "requests", 7 * 24 * time.Hour
 	case "month", "monthly", "year", "yearly": // of variable length
 		return "requests", 0
+	case "api-key", "api-token": // Trello: whose requests they are
+		return "requests", 0
 	}
 	for _, unit := range []string{"requests", "tokens"} { // input-tokens
 		if strings.HasSuffix(name, unit) {
@@ -69,6 +72,8 @@ func (r *reader) readPart(l *limit, f *knownField) {
 		r.hides = r.hides || f.family == plain && l.Used.known // RateLimit-Observed: GitLab
 	case resetAfter, reset, resetTime, next:
 		r.readReset(l, f)
+	case interval:
+		r.readInterval(l, f)
 	case resource:
 		r.readText(&l.Name, f)
 		r.hides = r.hides || l.Name != "" // GitHub
@@ -194,6 +199,28 @@ func (r *reader) readReset(l *limit, f *knownField) {
 		}
 		l.ResetAt, l.Rounding, l.resetBy, l.Source = r.now.Add(wait), rounding, f.part, f.key
 		l.refills = f.family == perUnit && f.refills(l.Name)
+	}
+}
+
+// readInterval reads the length of a window. The first valid field counts.
+func (r *reader) readInterval(l *limit, f *knownField) {
+	read := false
+	for _, v := range f.values {
+		if v = r.clean(f, v); v == "" {
+			continue
+		}
+		w, why := parseTime(v, f.inMillis())
+		switch {
+		case why != "":
+			r.warn(f.key, v, why)
+		case w.instant || w.delta == 0:
+			r.warn(f.key, v, "not the length of a window")
+		case read:
+			r.warn(f.key, v, whySecond)
+		default:
+			read = true
+			l.Window = cmp.Or(l.Window, w.delta)
+		}
 	}
 }
 
