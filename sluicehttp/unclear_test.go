@@ -125,7 +125,7 @@ func TestTransport_UnclearIsPassedOn(t *testing.T) {
 			t.Errorf("the report: %+v", hop)
 		}
 		good, took := w.callsOf(2000, 32, "GET")
-		if extra := len(w.srv.Record().Requests) - 2001; good != 1200 || extra > 40 {
+		if extra := len(w.srv.Record().Requests) - 2001; good != 1200 || extra > 60 { // 17 in most runs
 			t.Errorf("%d pages, %d requests too many", good, extra)
 		}
 		if took > time.Minute { // 1.3 s are possible; then nothing is believed for more than a minute

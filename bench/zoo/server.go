@@ -19,10 +19,11 @@ const (
 	daemons   = "daemons" // programs of Debian, in real time
 	npm       = "npm"     // packages for Node.js, in real time
 	later     = "later"   // limiters and load shedders that were tried later
+	keptGroup = "kept"    // more limiters, kept for a test of what was learned from the others
 	clock     = "clock"   // Go servers that need a real clock or a network
 )
 
-var groups = []string{goGroup, moreGroup, short, words, guards, later, daemons, npm, clock}
+var groups = []string{goGroup, moreGroup, short, words, guards, later, keptGroup, daemons, npm, clock}
 
 // A server is a limiter in front of a handler. A file that calls add in an init function
 // adds one; README.md has an example.

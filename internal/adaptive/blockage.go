@@ -33,7 +33,7 @@ const (
 
 // crowdWindows are the lengths of windows that often begin with the first call, in seconds, and each is asked for after a
 // crowd: with gaps that grow, a minute was found after 110 s. More of them prolong a ban that ends between two polls: with
-// 30 s, too, the league's penalty lost a tenth, and windows of half a minute would gain as much.
+// 30 s as well, the league's penalty lost a tenth, and windows of half a minute would gain as much.
 var crowdWindows = [...]float64{1, 10, 60}
 
 // begins is how long after its first call a window has begun at the latest.

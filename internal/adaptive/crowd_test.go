@@ -113,7 +113,7 @@ func TestController_AsksWhenTheWindowOfACrowdEnds(t *testing.T) {
 	}
 }
 
-// Windows of ten seconds and of a minute that begin with the first call are common, too. With polls at 50 and at
+// Windows of ten seconds and of a minute that begin with the first call are common as well. With polls at 50 and at
 // 110 s, a minute was found after two.
 func TestController_AsksWhenALongWindowOfACrowdEnds(t *testing.T) {
 	for _, length := range []float64{10, 60} {
