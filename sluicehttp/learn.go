@@ -39,7 +39,7 @@ func (st *state) inspect(resp *http.Response, some uint32, said *ratelimit.Info,
 // a throttling response: a Retry-After, or when the exhausted limit opens.
 func (st *state) whenRefused(said *ratelimit.Info, resp *http.Response, now time.Time) {
 	if resp.StatusCode < 300 { // whose Retry-After was not read
-		as429, _ := ratelimit.Parse(http.StatusTooManyRequests, resp.Header, now, *st.headers.Load())
+		as429, _ := ratelimit.Parse(http.StatusTooManyRequests, resp.Header, now, st.t.cfg.Headers)
 		if said.RetryAt, said.RetrySource = as429.RetryAt, as429.RetrySource; !said.RetryAt.IsZero() {
 			return
 		}

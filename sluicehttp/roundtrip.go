@@ -244,11 +244,8 @@ func (c *call) unsuccessful(resp *http.Response, h *hold, f *failure, now time.T
 // that needs no note either.
 func (c *call) learn(h *hold, resp *http.Response) (*failure, time.Time) {
 	st := h.state
-	said, warnings := ratelimit.Parse(resp.StatusCode, resp.Header, time.Time{}, *st.headers.Load())
+	said, warnings := ratelimit.Parse(resp.StatusCode, resp.Header, time.Time{}, c.t.cfg.Headers)
 	now := said.Arrived
-	if st.inMillis(&said) {
-		said, warnings = ratelimit.Parse(resp.StatusCode, resp.Header, now, *st.headers.Load())
-	}
 	some := uint32(0)
 	if resp.StatusCode >= 400 || resp.StatusCode == http.StatusOK {
 		some = c.speakers(resp)

@@ -35,8 +35,6 @@ type state struct {
 	spaced   atomic.Bool         // there is a windowRate, or was until now
 	spread   atomic.Int64        // until when the pace is spread, since t.epoch; 0 if it is not
 
-	headers atomic.Pointer[ratelimit.Options] // how to read those of this server
-
 	mu   sync.Mutex
 	held hold // ring of the permits that are out
 
@@ -57,7 +55,6 @@ type state struct {
 	floorUntil time.Time
 	floors     atomic.Int64 // written under mu
 
-	resets   sameEnds
 	claimed  []*claim
 	excuse   excuse
 	replies  int64 // with limits
@@ -71,7 +68,6 @@ type state struct {
 func newState(t *Transport, key key, gate *sluice.Gate, published *published) *state {
 	st := &state{t: t, gate: gate, key: key, published: published}
 	st.held.prev, st.held.next = &st.held, &st.held
-	st.headers.Store(&t.cfg.Headers)
 	st.watched.Store(t.cfg.Published.Spread > 0)
 	if st.scopes = newScopes(st); st.scopes != nil {
 		st.server.Store(&st.key)
