@@ -622,6 +622,41 @@ func TestDo_Strays(t *testing.T) {
 	})
 }
 
+// A throttled call that changes nothing for others, such as one at random, has its answer: in a slow start it is one
+// call less without one. Otherwise each delayed the next call by 10 s, with nothing of it left in flight.
+func TestGate_SlowStart_CountsStraysAsAnswered(t *testing.T) {
+	const ms = time.Millisecond
+	for _, off := range []bool{false, true} {
+		for _, asked := range []time.Duration{0, ms} {
+			t.Run(fmt.Sprintf("off %t, asked %v", off, asked), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					g := limits.Must(New(Config{Adaptive: Adaptive{Disabled: off}}))
+					call := func(takes time.Duration, err error) {
+						_ = g.Do(t.Context(), func(context.Context) error { time.Sleep(takes); return err })
+					}
+					for range 70 { // or it would be one of the first calls
+						call(ms, nil)
+					}
+					var others sync.WaitGroup
+					for range 32 { // of which one throttled call is few
+						others.Go(func() { call(time.Minute, nil) })
+					}
+					synctest.Wait()
+					g.PauseUntil(time.Now().Add(ms), "")
+					time.Sleep(ms)
+					began := time.Now()
+					call(10*ms, ThrottledFor(errors.New("busy"), asked))
+					call(10*ms, nil)
+					if took := time.Since(began); took > 25*ms {
+						t.Errorf("two calls of 10 ms, of which one was throttled, took %v", took)
+					}
+					others.Wait()
+				})
+			})
+		}
+	}
+}
+
 // An estimate is no mistake that was restored after a flight with few throttled calls.
 func TestGate_Restore_AfterStray(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

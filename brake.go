@@ -171,7 +171,6 @@ func (r *ramp) refuse(now, since, asked time.Duration, surely bool) *ramp {
 		return r
 	}
 	if asked == 0 && !surely && !r.suspicious() {
-		r.out = max(0, r.out-1)
 		return r
 	}
 	if r.on {
@@ -322,7 +321,8 @@ func (r *ramp) answeredFree() *ramp {
 // shift records the response to a call that was not throttled.
 func (r *ramp) shift() { r.history = r.history << 1 & (1<<rampHistory - 1) }
 
-// leaveOut ends a call that left at since and was throttled because of a limit of others.
+// leaveOut ends a call that left at since and was throttled: unless refuse says otherwise, that
+// changes nothing for others, as for a limit of others, or at random.
 func (r *ramp) leaveOut(since time.Duration) {
 	if r != nil && since >= r.began {
 		r.out = max(0, r.out-1)

@@ -299,6 +299,7 @@ func (m *memory) throttled(here sofar, call *ending, asked time.Duration, weighe
 		return lesson{}
 	}
 	m.tally.learned++
+	m.ramp.leaveOut(call.since) // it has its answer, whatever that means for others
 	m.ramp.published(false)
 	switch {
 	case m.learner == nil && (m.adaptive.Disabled || !m.suspects(here, call.since, asked, weighed)):
