@@ -321,8 +321,8 @@ func (r *ramp) answeredFree() *ramp {
 // shift records the response to a call that was not throttled.
 func (r *ramp) shift() { r.history = r.history << 1 & (1<<rampHistory - 1) }
 
-// leaveOut ends a call that left at since and was throttled: unless refuse says otherwise, that
-// changes nothing for others, as for a limit of others, or at random.
+// leaveOut ends a call that left at since and was throttled. What that means for other calls, if
+// anything, is said by refuse.
 func (r *ramp) leaveOut(since time.Duration) {
 	if r != nil && since >= r.began {
 		r.out = max(0, r.out-1)

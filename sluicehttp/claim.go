@@ -22,6 +22,7 @@ type reply struct {
 	others bool // further calls are in flight, or wait for the gate
 	rate   sluice.Rate
 	gate   *sluice.Gate // through which the call left
+	spaces bool         // a published window that is not used up may become its rate
 
 	granted   bool // not throttled, and no error either, which may hide a throttling response
 	refused   bool
@@ -53,7 +54,7 @@ type finding struct {
 	rate      sluice.Rate // of a limit with short windows, or that was not used up; or zero
 	fresh     bool        // a short window has just begun
 	rateEnded bool        // it had one until now
-	tooLow    bool        // the estimate of the gate, as far too much remains of it
+	tooLow    bool        // the estimate of the gate: far too much of the limit remains
 }
 
 // findings are those of a response, in the order of its limits.
@@ -108,7 +109,7 @@ const mostRested = 63
 func (c *claim) note(l *ratelimit.Limit, reserve float64, r *reply, f *finding) {
 	remaining, _ := l.Remaining.Value()
 	c.noteRefill(l, r)
-	spaced, raised := c.short.length > 0, c.unused.count > 0
+	spaced, raised := c.short.length > 0, c.unused.calls > 0
 	if c.unused.stands { // what comes back as from a bucket is of a window that slides
 		c.isWindow()
 	}
@@ -136,7 +137,7 @@ func (c *claim) note(l *ratelimit.Limit, reserve float64, r *reply, f *finding) 
 	}
 	c.tally.note(l, r)
 	*f = finding{known: true, ignore: c.refuted || c.tally.several, bucket: c.ofBucket, until: c.until, tooLow: tooLow}
-	f.rateEnded = spaced && c.short.length == 0 || raised && c.unused.count == 0
+	f.rateEnded = spaced && c.short.length == 0 || raised && c.unused.calls == 0
 	f.fresh = c.short.length > 0 && r.granted && 2*remaining >= mostOf(l)
 	switch {
 	case r.refused || c.refuted:

@@ -51,10 +51,25 @@ import (
 // limits, each of some of the calls. It is not known here which, so none of them stops calls. Neither
 // does one that has granted more than it can, see tally.go.
 
+// throttledByOthers notes that a call was throttled by a response that shows no limit: what remains of those that are
+// published is known from the last response.
+func (st *state) throttledByOthers(now time.Time) {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	for _, c := range st.claimed {
+		if most, known := c.most.Value(); known {
+			c.unused.refuse(most, c.unused.least, now)
+		}
+	}
+}
+
 // noteClaims notes the limits in the response to h, and how far to believe them. explained says that they explain
 // why its call was throttled.
 func (st *state) noteClaims(h *hold, said *ratelimit.Info, found *findings, now time.Time) (explained bool) {
 	if len(said.Limits) == 0 {
+		if said.Throttled {
+			st.throttledByOthers(now)
+		}
 		return false
 	}
 	if st.watched.CompareAndSwap(false, true) {
@@ -88,6 +103,7 @@ func (st *state) claims(said *ratelimit.Info, r *reply, found *findings) (refill
 	st.mu.Lock()
 	defer st.mu.Unlock()
 	st.replies++
+	r.spaces = st.spacesWindows() && !st.t.cfg.Gate.Adaptive.AvoidThrottling // an estimate that was dear is kept
 	r.rate = st.configured
 	if st.windowRate.Count > 0 {
 		r.rate = st.windowRate

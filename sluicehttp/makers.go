@@ -211,7 +211,7 @@ func isQuery(head []byte) bool {
 	if !found {
 		return false
 	}
-	text = bytes.TrimLeft(text, ` \nt`) // blanks, \n and \t; none of the words begins with these letters
+	text = bytes.TrimLeft(text, ` \nrt`) // blanks, \n, \r and \t; none of the words begins with these letters
 	for _, word := range [...]string{"{", "query", "mutation"} {
 		if bytes.HasPrefix(text, []byte(word)) {
 			return true

@@ -10,23 +10,23 @@ import (
 
 // # Limits that are not used up
 //
-// A few throttled calls may lead to an estimate that is far too low, and it stays: where each throttled call costs a wait
-// of ten seconds, a gate seldom tries a faster pace. But the header shows what the limit would still grant. If more than
-// a quarter of a window remained at its end, although calls waited for the pace of the gate, the rate is what was granted
-// and what remained. If bursts use up each window and yet get less than it grants, and more is granted in one than what
-// remains falls by, it slides: the server counts the last ten seconds, and publishes windows. Then the rate is that of the
-// window. The estimate is forgotten.
+// A few throttled calls may lead to an estimate that is far too low, and it stays: where each throttled call costs ten
+// seconds, a gate seldom tries a faster pace. But the header shows what the limit would still grant. If more than a quarter
+// of a window remained at its end, although calls waited for the pace of the gate, more calls may be made in the next.
 //
 //	remaining of 30   14  12 … 11      13  11 … 10      12   7 …  2
 //	                  ├── 19 granted ──┤── 20 granted ──┤── 28 per 10 s
 //
-// With such a limit by httprate a gate kept to 1.9 calls per second for minutes, and a search to 30 in 20 s.
+// Some servers publish windows, but count the calls of the last ten seconds, as httprate does: a window that slides. Then
+// more calls are granted in a window than what remains falls by, and after a burst little is granted in the next window. The
+// rate of such a limit is that of its window. Either way the estimate is forgotten. With 30 calls in ten seconds of httprate,
+// a gate had kept to 1.9 calls per second for minutes, and a search to 30 in 20 s.
 //
 // The length of a window is the time between two resets, and others are multiples of it. The reset of a bucket moves with
 // each call, or with the time, so it must have stood still longer than that, or have moved by a length where that would
-// have moved by another. None is short: see window.go. If a call is throttled although
-// much remains, another limit did it, and if four windows grant no more than the four before, the rate was no help. Then
-// it ends, and is not tried again for a while.
+// have moved by another. Short windows are in window.go. If a call is throttled although much remains, another limit did
+// it, and if four windows with enough calls grant no more than the four before, the rate was no help. Then it ends, and is
+// not tried again for a while.
 
 // An unused is the knowledge about a limit as far as it is not used up.
 type unused struct {
@@ -44,8 +44,9 @@ type unused struct {
 	windows float64
 	total   float64 // granted in them
 	slides  bool    // one does
+	weighed bool    // a call takes more than one, or others take some
 
-	count  float64 // calls per window, 0 for no rate
+	calls  float64 // per window, as the rate says; 0 for none
 	before float64 // granted per window before it was tried
 	barred time.Time
 	bar    time.Duration
@@ -64,17 +65,15 @@ const (
 // note notes the response r, after which remaining of most is left of l; both without what is left to others. It reports
 // whether the estimate of the gate is now known to be too low.
 func (u *unused) note(l *ratelimit.Limit, most, remaining float64, r *reply) (tooLow bool) {
-	if math.IsInf(most, 1) || most < fewGranted || !countsCalls(l) || !l.NextAt.IsZero() || r.call == 0 {
+	if math.IsInf(most, 1) || most < fewGranted || !countsCalls(l) || !l.NextAt.IsZero() || r.call == 0 || !r.spaces {
 		return false
 	}
 	near := l.Rounding + mostOvertaking
 	period := l.ResetAt.Sub(u.until)
 	moved, unsure := u.ofBucket(l, near, most-remaining, r)
 	switch {
-	case r.refused && remaining > most/4:
-		if u.count > 0 || !r.now.Before(u.barred) {
-			u.fail(r.now)
-		}
+	case r.refused:
+		u.refuse(most, remaining, r.now)
 		return false
 	case !r.granted || r.cached || period < -near:
 		return false
@@ -91,6 +90,13 @@ func (u *unused) note(l *ratelimit.Limit, most, remaining float64, r *reply) (to
 	u.most, u.least = max(u.most, remaining), min(u.least, remaining)
 	u.granted++
 	return tooLow
+}
+
+// refuse notes that a call was throttled at now while remaining of most was left: if that is much, another limit did it.
+func (u *unused) refuse(most, remaining float64, now time.Time) {
+	if remaining > most/4 && (u.calls > 0 || !now.Before(u.barred)) {
+		u.fail(now)
+	}
 }
 
 func (u *unused) begin(l *ratelimit.Limit, r *reply, most, remaining float64) {
@@ -124,34 +130,44 @@ func (u *unused) fits(period, near, moved, unsure time.Duration) bool {
 
 // judge judges the window that has ended, the first of n.
 func (u *unused) judge(most, n float64, r *reply) (tooLow bool) {
+	if u.calls > 0 && n > 1 { // few calls came
+		u.windows, u.total = 0, 0
+		return false
+	}
+	fell := u.most - u.least
 	u.windows += n
 	u.total += u.granted
-	u.slides = u.slides || u.granted-(u.most-u.least) >= max(3, most/8)
-	each := u.total / u.windows
+	u.slides = u.slides || u.granted-fell >= max(3, most/8)
+	u.weighed = u.weighed || fell > 1.5*u.granted+2
+	each, waits := u.total/u.windows, waits(r.gate)
 	switch {
-	case u.length < leastUnused || !u.stands || r.now.Before(u.barred):
-	case u.count > 0 && u.windows >= judged && each < 1.1*u.before:
+	case u.length < leastUnused || !u.stands || r.now.Before(u.barred) || !waits:
+	case u.calls > 0 && u.windows >= judged && each < 1.1*u.before:
 		u.fail(r.now)
 		return false
-	case n == 1 && u.granted >= fewGranted && u.least > most/4 && waits(r.gate) && u.pace(r.gate)*u.length.Seconds() < u.granted+u.least:
-		tooLow = u.raise(u.granted+u.least, most)
-	case u.count == 0 && u.windows >= judged && u.slides && each < .8*most && waits(r.gate) && u.pace(r.gate) > 0:
-		tooLow = u.raise(most, most)
+	case n == 1 && u.granted >= fewGranted && u.least > most/4:
+		more := u.granted * (most - spareOf(most)) / max(1, most-u.least)
+		tooLow = u.pace(r.gate)*u.length.Seconds() < more && u.raise(more)
+	case u.calls == 0 && u.windows >= judged && u.slides && !u.weighed && each < .8*most && u.pace(r.gate) > 0:
+		tooLow = u.raise(most - spareOf(most))
 	}
 	if u.windows >= judged {
-		u.windows, u.total, u.slides = 0, 0, false
+		u.windows, u.total, u.slides, u.weighed = 0, 0, false, false
 	}
 	return tooLow
 }
 
-// raise sets the rate to count calls in a window, or a few less. An estimate that is lower is forgotten.
-func (u *unused) raise(count, most float64) (tooLow bool) {
-	count = math.Floor(count - max(2, most/spareShare))
-	if count <= u.count {
+// spareOf returns how much of most is left: otherwise a window that slides is used up a moment too early.
+func spareOf(most float64) float64 { return max(2, most/spareShare) }
+
+// raise sets the rate to so many calls in a window. An estimate that is lower is forgotten.
+func (u *unused) raise(calls float64) (tooLow bool) {
+	calls = math.Floor(calls)
+	if calls <= u.calls {
 		return false
 	}
 	u.before = u.total / u.windows
-	u.count, u.windows, u.total, u.slides = count, 0, 0, false
+	u.calls, u.windows, u.total, u.slides, u.weighed = calls, 0, 0, false, false
 	return true
 }
 
@@ -164,8 +180,8 @@ func (u *unused) pace(gate *sluice.Gate) float64 {
 	} else if known != nil {
 		pace = known.Pace
 	}
-	if u.count > 0 {
-		pace = min(pace, u.count/u.length.Seconds())
+	if u.calls > 0 {
+		pace = min(pace, u.calls/u.length.Seconds())
 	}
 	return pace
 }
@@ -181,8 +197,8 @@ func (u *unused) reset() { *u = unused{barred: u.barred, bar: u.bar} }
 
 // rate returns the rate at which the limit is used, or zero.
 func (u *unused) rate() sluice.Rate {
-	if u.count <= 0 || u.count > float64(u.length) {
+	if u.calls < 1 || u.calls > float64(u.length) {
 		return sluice.Rate{}
 	}
-	return sluice.Rate{Count: int64(u.count), Per: u.length}
+	return sluice.Rate{Count: int64(u.calls), Per: u.length}
 }

@@ -502,7 +502,7 @@ func (st *state) renounce(said *ratelimit.Info) {
 	for i := range said.Limits {
 		for _, c := range st.claimed {
 			if l := &said.Limits[i]; isZero(l.Remaining) && c.name == l.Name && c.partition == l.Partition {
-				c.short = shortWindow{}
+				c.short, c.unused = shortWindow{}, unused{}
 				st.windowRate = sluice.Rate{} // the next response shows the one of another limit
 			}
 		}

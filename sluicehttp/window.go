@@ -204,7 +204,7 @@ func (st *state) spacesWindows() bool {
 	return !use.Disabled && use.Spread == 0 && st.configured.Count == 0 && st.t.cfg.Gate.Adaptive.Peers == nil
 }
 
-// noteWindows notes the slowest rate of the limits with short windows in a response. A rate ends when its
+// noteWindows notes the slowest rate of the limits with short windows, or that are not used up, in a response. A rate ends when its
 // limit says so, or when responses no longer show it: those of errors, and of some routes, do not.
 func (st *state) noteWindows(said *ratelimit.Info, found *findings) {
 	var slowest sluice.Rate
@@ -228,7 +228,7 @@ func (st *state) noteWindows(said *ratelimit.Info, found *findings) {
 	}
 	switch {
 	case slowest.Count > 0:
-		st.windowRate = st.cutRate(slowest, "a short window")
+		st.windowRate = st.cutRate(slowest, "a published window")
 		st.spaced.Store(true)
 	case ended || st.unsaid > staleClaim:
 		st.windowRate = sluice.Rate{}

@@ -24,7 +24,7 @@ func TestMain(m *testing.M) {
 		}
 		os.Exit(1)
 	}
-	goleak.VerifyTestMain(m, goleak.IgnoreCurrent()) // go-zero starts goroutines in init functions
+	goleak.VerifyTestMain(m)
 }
 
 // listenVariable makes the test a program that listens at a port.
