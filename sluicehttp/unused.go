@@ -18,8 +18,8 @@ import (
 //	                  ├── 19 granted ──┤── 20 granted ──┤── 28 per 10 s
 //
 // Some servers publish windows, but count the calls of the last ten seconds, as httprate does: a window that slides. Then
-// more calls are granted in a window than what remains falls by, and after a burst little is granted in the next window. The
-// rate of such a limit is that of its window. Either way the estimate is forgotten. With 30 calls in ten seconds of httprate,
+// more calls are granted in a window than what remains falls by; or a burst uses up one, the next grants what is left of a
+// window, and so on. The rate of such a limit is that of its window. Either way the estimate is forgotten. With 30 calls in ten seconds of httprate,
 // a gate had kept to 1.9 calls per second for minutes, and a search to 30 in 20 s.
 //
 // The length of a window is the time between two resets, and others are multiples of it. The reset of a bucket moves with
@@ -38,6 +38,7 @@ type unused struct {
 	most    float64       // that remained in it
 	least   float64
 	granted float64
+	last    float64 // granted in the one before, 0 if it is unknown
 	missing float64 // at the first response
 
 	// Since the last judgement.
@@ -137,7 +138,8 @@ func (u *unused) judge(most, n float64, r *reply) (tooLow bool) {
 	fell := u.most - u.least
 	u.windows += n
 	u.total += u.granted
-	u.slides = u.slides || u.granted-fell >= max(3, most/8)
+	share := u.slidesIn(most, n)
+	u.slides = u.slides || share || u.granted-fell >= max(3, most/8)
 	u.weighed = u.weighed || fell > 1.5*u.granted+2
 	each, waits := u.total/u.windows, waits(r.gate)
 	switch {
@@ -148,13 +150,23 @@ func (u *unused) judge(most, n float64, r *reply) (tooLow bool) {
 	case n == 1 && u.granted >= fewGranted && u.least > most/4:
 		more := u.granted * (most - spareOf(most)) / max(1, most-u.least)
 		tooLow = u.pace(r.gate)*u.length.Seconds() < more && u.raise(more)
-	case u.calls == 0 && u.windows >= judged && u.slides && !u.weighed && each < .8*most && u.pace(r.gate) > 0:
+	case u.calls == 0 && (share || u.windows >= judged) && u.slides && !u.weighed && each < .8*most && u.pace(r.gate) > 0:
 		tooLow = u.raise(most - spareOf(most))
 	}
 	if u.windows >= judged {
 		u.windows, u.total, u.slides, u.weighed = 0, 0, false, false
 	}
 	return tooLow
+}
+
+// slidesIn reports whether the window that has ended and the one before have granted no more than one together, and one
+// of them nearly all.
+func (u *unused) slidesIn(most, n float64) bool {
+	last := u.last
+	if u.last = u.granted; n > 1 {
+		u.last = 0
+	}
+	return last > 0 && max(last, u.granted) > .6*most && math.Abs(last+u.granted-most) <= most/8
 }
 
 // spareOf returns how much of most is left: otherwise a window that slides is used up a moment too early.

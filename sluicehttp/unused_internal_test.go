@@ -32,6 +32,11 @@ func TestUnused(t *testing.T) {
 	for i := range 5 { // 18 are granted at once although only 8 remain
 		bursts = append(bursts, span{n: 18, every: 20 * time.Millisecond, first: 8, reset: time.Duration(i+2) * 10 * time.Second})
 	}
+	var turns []span // a burst, and in the next window what it has left
+	for i := range 3 {
+		begins := time.Duration(2*i) * 10 * time.Second
+		turns = append(turns, span{n: 28, every: 100 * time.Millisecond, first: 29, reset: begins + 10*time.Second}, span{n: 2, every: 4 * time.Second, first: 1, reset: begins + 20*time.Second})
+	}
 	points := even(4, 10, 28)
 	for i := range points {
 		points[i].each = 2
@@ -56,6 +61,7 @@ func TestUnused(t *testing.T) {
 		"bursts get little of one that slides":    {bursts, per(28)},
 		"each call takes two":                     {points, per(14)},
 		"no call comes for a minute":              {paused, per(28)},
+		"a burst in every other window":           {turns, per(28)},
 		"few calls":                               {even(6, 4, 29), sluice.Rate{}},
 		"windows of two seconds":                  {short, sluice.Rate{}},
 		"a bucket":                                {moving, sluice.Rate{}},
