@@ -103,7 +103,8 @@ func (st *state) claims(said *ratelimit.Info, r *reply, found *findings) (refill
 	st.mu.Lock()
 	defer st.mu.Unlock()
 	st.replies++
-	r.spaces = st.spacesWindows() && !st.t.cfg.Gate.Adaptive.AvoidThrottling // an estimate that was dear is kept
+	spaces := st.spacesWindows()
+	r.spaces = spaces && !st.t.cfg.Gate.Adaptive.AvoidThrottling // which keeps what throttled calls have shown
 	r.rate = st.configured
 	if st.windowRate.Count > 0 {
 		r.rate = st.windowRate
@@ -124,7 +125,7 @@ func (st *state) claims(said *ratelimit.Info, r *reply, found *findings) (refill
 		if f.ignore = f.ignore || several; f.ignore {
 			f.pending = time.Time{}
 		}
-		if !several && !c.tally.several && st.spacesWindows() {
+		if !several && !c.tally.several && spaces {
 			if f.rate = c.short.rate(most, reserve); f.rate.Count == 0 {
 				f.rate = c.unused.rate()
 			}

@@ -41,8 +41,8 @@ func (st *state) adjust() {
 
 // outdated says what becomes of an estimate that the gate has when a short window is found. It is of the same limit,
 // and worse than what is published, so it is forgotten, but not before the next window begins: in one that is used
-// up, all calls would be throttled, and a new estimate be far too low. And only once: the window may be mistaken. One that
-// is too low for what remains of a long window is forgotten at once, see unused.go.
+// up, all calls would be throttled, and a new estimate be far too low. And only once: the window may be mistaken. An
+// estimate that leaves much of a long window unused is forgotten immediately, see unused.go.
 type outdated int
 
 const (

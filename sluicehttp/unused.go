@@ -19,8 +19,8 @@ import (
 //
 // Some servers publish windows, but count the calls of the last ten seconds, as httprate does: a window that slides. Then
 // more calls are granted in a window than what remains falls by; or a burst uses up one, the next grants what is left of a
-// window, and so on. The rate of such a limit is that of its window. Either way the estimate is forgotten. With 30 calls in ten seconds of httprate,
-// a gate had kept to 1.9 calls per second for minutes, and a search to 30 in 20 s.
+// window, and so on. The rate of such a limit is its maximum per window. Either way the estimate is forgotten. With 30 calls
+// in ten seconds of httprate, a gate had kept to 1.9 calls per second for minutes, and a search to 30 in 20 s.
 //
 // The length of a window is the time between two resets, and others are multiples of it. The reset of a bucket moves with
 // each call, or with the time, so it must have stood still longer than that, or have moved by a length where that would
@@ -41,16 +41,19 @@ type unused struct {
 	last    float64 // granted in the one before, 0 if it is unknown
 	missing float64 // at the first response
 
-	// Since the last judgement.
+	since unusedSince
+
+	calls  float64 // per window, as the rate says; 0 for none
+	before float64 // granted per window before it was tried
+	barring
+}
+
+// An unusedSince is what has been seen since the last judgement.
+type unusedSince struct {
 	windows float64
 	total   float64 // granted in them
 	slides  bool    // one does
 	weighed bool    // a call takes more than one, or others take some
-
-	calls  float64 // per window, as the rate says; 0 for none
-	before float64 // granted per window before it was tried
-	barred time.Time
-	bar    time.Duration
 }
 
 const (
@@ -125,48 +128,46 @@ func (u *unused) fits(period, near, moved, unsure time.Duration) bool {
 			return true
 		}
 	}
-	*u = unused{length: period, stands: u.stands && u.length == 0, barred: u.barred, bar: u.bar} // perhaps
+	*u = unused{length: period, stands: u.stands && u.length == 0, barring: u.barring} // perhaps
 	return false
 }
 
 // judge judges the window that has ended, the first of n.
 func (u *unused) judge(most, n float64, r *reply) (tooLow bool) {
 	if u.calls > 0 && n > 1 { // few calls came
-		u.windows, u.total = 0, 0
+		u.since = unusedSince{}
 		return false
 	}
-	fell := u.most - u.least
-	u.windows += n
-	u.total += u.granted
-	share := u.slidesIn(most, n)
-	u.slides = u.slides || share || u.granted-fell >= max(3, most/8)
-	u.weighed = u.weighed || fell > 1.5*u.granted+2
-	each, waits := u.total/u.windows, waits(r.gate)
+	seen, fell, share := &u.since, u.most-u.least, u.share(most)
+	seen.windows += n
+	seen.total += u.granted
+	seen.slides = seen.slides || share || u.granted-fell >= max(3, most/8)
+	seen.weighed = seen.weighed || fell > 1.5*u.granted+2
+	if u.last = u.granted; n > 1 {
+		u.last = 0
+	}
+	each, enough := seen.total/seen.windows, seen.windows >= judged
 	switch {
-	case u.length < leastUnused || !u.stands || r.now.Before(u.barred) || !waits:
-	case u.calls > 0 && u.windows >= judged && each < 1.1*u.before:
+	case u.length < leastUnused || !u.stands || r.now.Before(u.barred) || !waits(r.gate):
+	case u.calls > 0 && enough && each < 1.1*u.before:
 		u.fail(r.now)
 		return false
 	case n == 1 && u.granted >= fewGranted && u.least > most/4:
 		more := u.granted * (most - spareOf(most)) / max(1, most-u.least)
 		tooLow = u.pace(r.gate)*u.length.Seconds() < more && u.raise(more)
-	case u.calls == 0 && (share || u.windows >= judged) && u.slides && !u.weighed && each < .8*most && u.pace(r.gate) > 0:
+	case u.calls == 0 && (share || enough) && seen.slides && !seen.weighed && each < .8*most && u.pace(r.gate) > 0:
 		tooLow = u.raise(most - spareOf(most))
 	}
-	if u.windows >= judged {
-		u.windows, u.total, u.slides, u.weighed = 0, 0, false, false
+	if enough {
+		u.since = unusedSince{}
 	}
 	return tooLow
 }
 
-// slidesIn reports whether the window that has ended and the one before have granted no more than one together, and one
-// of them nearly all.
-func (u *unused) slidesIn(most, n float64) bool {
-	last := u.last
-	if u.last = u.granted; n > 1 {
-		u.last = 0
-	}
-	return last > 0 && max(last, u.granted) > .6*most && math.Abs(last+u.granted-most) <= most/8
+// share reports whether the window that has ended and the one before have granted no more than one together, and one of
+// them nearly all.
+func (u *unused) share(most float64) bool {
+	return u.last > 0 && max(u.last, u.granted) > .6*most && math.Abs(u.last+u.granted-most) <= most/8
 }
 
 // spareOf returns how much of most is left: otherwise a window that slides is used up a moment too early.
@@ -178,8 +179,8 @@ func (u *unused) raise(calls float64) (tooLow bool) {
 	if calls <= u.calls {
 		return false
 	}
-	u.before = u.total / u.windows
-	u.calls, u.windows, u.total, u.slides, u.weighed = calls, 0, 0, false, false
+	u.before = u.since.total / u.since.windows
+	u.calls, u.since = calls, unusedSince{}
 	return true
 }
 
@@ -200,12 +201,11 @@ func (u *unused) pace(gate *sluice.Gate) float64 {
 
 // fail notes that the rate is no help.
 func (u *unused) fail(now time.Time) {
-	bar := min(max(2*u.bar, shortestUnused), longestBar)
-	*u = unused{bar: bar, barred: now.Add(bar)}
+	*u = unused{barring: u.barring.longer(now, shortestUnused)}
 }
 
 // reset forgets all but until when there is no rate.
-func (u *unused) reset() { *u = unused{barred: u.barred, bar: u.bar} }
+func (u *unused) reset() { *u = unused{barring: u.barring} }
 
 // rate returns the rate at which the limit is used, or zero.
 func (u *unused) rate() sluice.Rate {

@@ -55,8 +55,19 @@ type shortWindow struct {
 	failed int       // verdicts in a row that it is no rate,
 	few    int       // and that few calls start
 
-	barred time.Time // until when it is no rate
-	bar    time.Duration
+	barring
+}
+
+// A barring is the time until which a limit is no rate.
+type barring struct {
+	barred time.Time
+	bar    time.Duration // the last one
+}
+
+// longer returns the next barring at now: twice as long as the last one, and at least shortest.
+func (b barring) longer(now time.Time, shortest time.Duration) barring {
+	bar := min(max(2*b.bar, shortest), longestBar)
+	return barring{now.Add(bar), bar}
 }
 
 const (
@@ -180,12 +191,11 @@ func waits(gate *sluice.Gate) bool {
 }
 
 // reset forgets all but until when the limit is no rate.
-func (w *shortWindow) reset() { *w = shortWindow{barred: w.barred, bar: w.bar} }
+func (w *shortWindow) reset() { *w = shortWindow{barring: w.barring} }
 
 // fail notes that the limit is no rate.
 func (w *shortWindow) fail(now time.Time) {
-	bar := min(max(2*w.bar, shortestBar), longestBar)
-	*w = shortWindow{bar: bar, barred: now.Add(bar)}
+	*w = shortWindow{barring: w.barring.longer(now, shortestBar)}
 }
 
 // rate returns the rate at which calls use the windows of a limit of most evenly, but for reserve; zero if
@@ -204,8 +214,8 @@ func (st *state) spacesWindows() bool {
 	return !use.Disabled && use.Spread == 0 && st.configured.Count == 0 && st.t.cfg.Gate.Adaptive.Peers == nil
 }
 
-// noteWindows notes the slowest rate of the limits with short windows, or that are not used up, in a response. A rate ends when its
-// limit says so, or when responses no longer show it: those of errors, and of some routes, do not.
+// noteWindows notes the slowest rate of the limits with short windows, or that are not used up, in a response. A
+// rate ends when its limit says so, or when responses no longer show it: those of errors, and of some routes, do not.
 func (st *state) noteWindows(said *ratelimit.Info, found *findings) {
 	var slowest sluice.Rate
 	ended := false

@@ -15,6 +15,7 @@ import (
 	"github.com/failsafe-go/failsafe-go/bulkhead"
 	"github.com/failsafe-go/failsafe-go/failsafehttp"
 	"github.com/failsafe-go/failsafe-go/ratelimiter"
+	"github.com/go-kit/kit/endpoint"
 	"github.com/go-kit/kit/ratelimit"
 	kithttp "github.com/go-kit/kit/transport/http"
 	"github.com/gofiber/fiber/v2"
@@ -64,8 +65,8 @@ func init() {
 		sentinelWarmUp("sentinel-warmup-60", 60, 10),
 		mennanov("mennanov-20in1", 20, 1),
 		mennanov("mennanov-100in10", 100, 10),
-		envoyHeaders("envoy-headers-10in1", 10, 1),
-		envoyHeaders("envoy-headers-300in60", 300, 60),
+		envoy("envoy-headers-10in1", 10, 1, true),
+		envoy("envoy-headers-300in60", 300, 60, true),
 		goLimiter("golimiter-date-100in10", 100, 10),
 		inFlightReq("traefik-inflight-12", 12),
 	} {
@@ -128,7 +129,7 @@ func uberServer(name string, r, waiting int) server {
 
 // kit returns a server of go-kit with this middleware around its endpoint, and no encoder of its own
 // for errors: each error is a 500 with its text.
-func kit(o *origin, wrap func(next func(context.Context, any) (any, error)) func(context.Context, any) (any, error)) http.Handler {
+func kit(o *origin, wrap endpoint.Middleware) http.Handler {
 	return kithttp.NewServer(wrap(func(context.Context, any) (any, error) {
 		o.work()
 		return "ok", nil
@@ -139,9 +140,7 @@ func kitServer(name string, r float64, burst int) server {
 	return server{name: name, limiter: "go-kit NewErroringLimiter", says: `500, text: "rate limit exceeded"`, limit: bucketOf(r, float64(burst)),
 		handler: func(o *origin) http.Handler {
 			limited := ratelimit.NewErroringLimiter(rate.NewLimiter(rate.Limit(r), burst))
-			return kit(o, func(next func(context.Context, any) (any, error)) func(context.Context, any) (any, error) {
-				return limited(next)
-			})
+			return kit(o, limited)
 		}}
 }
 
@@ -150,9 +149,7 @@ func kitDelaying(name string, r float64) server {
 	return server{name: name, limiter: "go-kit NewDelayingLimiter, 500 ms", says: "delays; 500, text of x/time/rate", limit: bucketOf(r, 1),
 		handler: func(o *origin) http.Handler {
 			limited := ratelimit.NewDelayingLimiter(rate.NewLimiter(rate.Limit(r), 1))
-			inner := kit(o, func(next func(context.Context, any) (any, error)) func(context.Context, any) (any, error) {
-				return limited(next)
-			})
+			inner := kit(o, limited)
 			return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				ctx, cancel := context.WithTimeout(r.Context(), 500*time.Millisecond)
 				defer cancel()
@@ -167,17 +164,6 @@ func russellServer(name string, n int64, per float64) server {
 			l, _ := slidingwindow.NewLimiter(seconds(per), n, func() (slidingwindow.Window, slidingwindow.StopFunc) { return slidingwindow.NewLocalWindow() })
 			return refusing(l.Allow, http.StatusTooManyRequests, "Too Many Requests", ok(o))
 		}}
-}
-
-// behind serves n calls at a time; the others wait.
-func behind(n int, next http.Handler) http.Handler {
-	q := newQueue(n, math.MaxInt16, 0)
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if q.enter(r.Context()) {
-			defer q.leave()
-			next.ServeHTTP(w, r)
-		}
-	})
 }
 
 // fiberInBubble has a clock that ticks once in a second.
@@ -203,7 +189,7 @@ func fiberInBubble(name string, algorithm fiberlimiter.LimiterHandler, n int, pe
 	return s
 }
 
-// breakerServer has a breaker before the bucket: six refusals in a row, and it says no for 5 s.
+// breakerServer has a breaker before the bucket: after six throttled calls in a row it rejects all for 5 s.
 func breakerServer(name string, r float64, burst int) server {
 	return server{name: name, limiter: "a bucket behind sony/gobreaker", says: "429; after 6 in a row 503 for 5 s", limit: bucketOf(r, float64(burst)),
 		handler: func(o *origin) http.Handler {
@@ -408,40 +394,6 @@ func mennanov(name string, n float64, per float64) server {
 		}}
 }
 
-// envoyHeaders is envoy with enable_x_ratelimit_headers: DRAFT_VERSION_03, which are in each answer.
-func envoyHeaders(name string, n, per int64) server {
-	s := envoy(name, n, per)
-	s.says = "429, x-ratelimit-limit: n, n;w=s; windows of the wall clock"
-	s.handler = func(o *origin) http.Handler {
-		var mu sync.Mutex
-		var window, used int64
-		next := ok(o)
-		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			mu.Lock()
-			now := time.Now().Unix()
-			if now/per != window {
-				window, used = now/per, 0
-			}
-			used++
-			granted, left := used <= n, max(0, n-used)
-			mu.Unlock()
-			fields := []string{
-				"Server", "envoy", "X-Ratelimit-Limit", fmt.Sprintf("%d, %d;w=%d", n, n, per),
-				"X-Ratelimit-Remaining", strconv.FormatInt(left, 10), "X-Ratelimit-Reset", strconv.FormatInt(per-now%per, 10),
-			}
-			if !granted {
-				say(w, http.StatusTooManyRequests, "", append(fields, "X-Envoy-Ratelimited", "true")...)
-				return
-			}
-			for i := 0; i < len(fields); i += 2 {
-				w.Header().Set(fields[i], fields[i+1])
-			}
-			next.ServeHTTP(w, r)
-		})
-	}
-	return s
-}
-
 // goLimiter is the memorystore of sethvargo/go-limiter behind its httplimit, which read a clock of
 // their own: X-RateLimit-Reset and Retry-After are dates.
 func goLimiter(name string, n int, per float64) server {
@@ -482,16 +434,5 @@ func goLimiter(name string, n int, per float64) server {
 
 // inFlightReq is the middleware InFlightReq of Traefik: the connlimit of vulcand/oxy.
 func inFlightReq(name string, n int) server {
-	return server{name: name, limiter: "Traefik InFlightReq (as a handler)", says: "429, text", limit: inFlightOf(float64(n), .1), service: .1,
-		handler: func(o *origin) http.Handler {
-			q, next := newQueue(n, 0, 0), ok(o)
-			return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-				if !q.enter(r.Context()) {
-					say(w, http.StatusTooManyRequests, fmt.Sprintf("max connections reached: %d", n))
-					return
-				}
-				defer q.leave()
-				next.ServeHTTP(w, r)
-			})
-		}}
+	return inFlightServer(name, "Traefik InFlightReq (as a handler)", "429, text", n, fmt.Sprintf("max connections reached: %d", n))
 }

@@ -21,7 +21,7 @@ func init() {
 		caddy("caddy-30in10", 30, 10),
 		djangoREST("drf-120in60", 120, 60),
 		pocketBase("pocketbase-30in10", 30, 10),
-		envoy("envoy-120in60", 120, 60),
+		envoy("envoy-120in60", 120, 60, false),
 		apiserver("k8s-inflight-4", 4),
 		{name: "chi-backlog-4", limiter: "go-chi/chi ThrottleBacklog 4, 8, 500 ms", says: "429 at once or after 500 ms in the queue",
 			limit: inFlightOf(4, .1), service: .1,
@@ -137,22 +137,33 @@ func pocketBase(name string, n int, per int64) server {
 		}}
 }
 
-// envoy is Envoy with its rate limit service and no further header: it counts, also what it refuses,
-// in units of the wall clock.
-func envoy(name string, n, per int64) server {
-	return server{name: name, limiter: "Envoy's rate limit service (as a handler)", says: "429, X-Envoy-Ratelimited; windows of the wall clock", limit: alignedOf(float64(n), float64(per)),
+// envoy is Envoy with its rate limit service: it counts, also what it refuses, in units of the wall clock. With headers it
+// has enable_x_ratelimit_headers: DRAFT_VERSION_03, which are in each answer.
+func envoy(name string, n, per int64, headers bool) server {
+	says := "429, X-Envoy-Ratelimited; windows of the wall clock"
+	if headers {
+		says = "429, x-ratelimit-limit: n, n;w=s; windows of the wall clock"
+	}
+	return server{name: name, limiter: "Envoy's rate limit service (as a handler)", says: says, limit: alignedOf(float64(n), float64(per)),
 		handler: func(o *origin) http.Handler {
 			var mu sync.Mutex
 			var window, used int64
 			next := ok(o)
 			return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				mu.Lock()
-				if now := time.Now().Unix() / per; now != window {
-					window, used = now, 0
+				now := time.Now().Unix()
+				if now/per != window {
+					window, used = now/per, 0
 				}
 				used++
-				granted := used <= n
+				granted, left := used <= n, max(0, n-used)
 				mu.Unlock()
+				if headers {
+					w.Header().Set("Server", "envoy")
+					w.Header().Set("X-Ratelimit-Limit", fmt.Sprintf("%d, %d;w=%d", n, n, per))
+					w.Header().Set("X-Ratelimit-Remaining", strconv.FormatInt(left, 10))
+					w.Header().Set("X-Ratelimit-Reset", strconv.FormatInt(per-now%per, 10))
+				}
 				if !granted {
 					say(w, http.StatusTooManyRequests, "", "Server", "envoy", "X-Envoy-Ratelimited", "true")
 					return
@@ -165,12 +176,18 @@ func envoy(name string, n, per int64) server {
 // apiserver is the server of Kubernetes with --max-requests-inflight and without priorities:
 // pkg/server/filters/maxinflight.go.
 func apiserver(name string, n int) server {
-	return server{name: name, limiter: "Kubernetes, max-requests-inflight (as a handler)", says: "429, Retry-After: 1", limit: inFlightOf(float64(n), .1), service: .1,
+	return inFlightServer(name, "Kubernetes, max-requests-inflight (as a handler)", "429, Retry-After: 1", n,
+		"Too many requests, please try again later.\n", "Content-Type", "text/plain; charset=utf-8", "Retry-After", "1")
+}
+
+// inFlightServer serves n calls of 100 ms at a time, and refuses others with 429, body and fields.
+func inFlightServer(name, limiter, says string, n int, body string, fields ...string) server {
+	return server{name: name, limiter: limiter, says: says, limit: inFlightOf(float64(n), .1), service: .1,
 		handler: func(o *origin) http.Handler {
 			q, next := newQueue(n, 0, 0), ok(o)
 			return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				if !q.enter(r.Context()) {
-					say(w, http.StatusTooManyRequests, "Too many requests, please try again later.\n", "Content-Type", "text/plain; charset=utf-8", "Retry-After", "1")
+					say(w, http.StatusTooManyRequests, body, fields...)
 					return
 				}
 				defer q.leave()

@@ -15,7 +15,6 @@ import (
 	"github.com/labstack/echo/v4"
 	echomiddleware "github.com/labstack/echo/v4/middleware"
 	"github.com/throttled/throttled/v2"
-	"github.com/throttled/throttled/v2/store/memstore"
 	"github.com/ulule/limiter/v3"
 	ulule "github.com/ulule/limiter/v3/drivers/middleware/stdlib"
 	ululemem "github.com/ulule/limiter/v3/drivers/store/memory"
@@ -147,13 +146,7 @@ func tollboothServer(name string, r float64, burst int) server {
 }
 
 func throttledServer(name string, r, burst int) server {
-	return server{name: name, limiter: "throttled/throttled", says: "GCRA; 429, X-RateLimit-*, Retry-After", limit: bucketOf(float64(r), float64(burst)),
-		handler: func(o *origin) http.Handler {
-			l := must(throttled.NewGCRARateLimiterCtx(must(memstore.NewCtx(1024)),
-				throttled.RateQuota{MaxRate: throttled.PerSec(r), MaxBurst: burst - 1}))
-			x := &throttled.HTTPRateLimiterCtx{RateLimiter: l, VaryBy: &throttled.VaryBy{Path: true}}
-			return x.RateLimit(ok(o))
-		}}
+	return throttledQuota(name, throttled.PerSec(r), float64(r), burst)
 }
 
 func echoServer(name string, r float64) server {
