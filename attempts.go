@@ -266,13 +266,14 @@ func (a *RetryLoop) failed(ctx context.Context, err error) error {
 // refusedAlone is failed for a call that the server refuses for its own sake: the refusal counts
 // as an attempt, and only this call waits, as long as the server asks. It costs nothing of the
 // retry budget: the server is well, and the attempts are bounded. A call that may be accepted soon,
-// because of many such calls each is throttled now and then, keeps its attempts.
+// because of many such calls each is throttled now and then, keeps its attempts, and so does one
+// that may have had bad luck.
 func (a *RetryLoop) refusedAlone(ctx context.Context, got *answer, throttled *throttledError) error {
 	got.alone(a.permit)
 	if ctx.Err() != nil {
 		return a.stop(ctx.Err(), 0)
 	}
-	if a.refused.some {
+	if a.refused.some || a.refused.excused {
 		a.asked++
 	}
 	return a.backOff(ctx, alone, throttled.at)

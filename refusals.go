@@ -34,9 +34,14 @@ import (
 //
 // Where calls cost different amounts, large ones are throttled more often than others, and it takes
 // twice as many throttling responses.
+//
+// To lose its attempts a call needs more evidence than that: if others were accepted since the last one, at most
+// chanceOfLoss, and its square if others are throttled as well. At a server that accepts one call in three seconds, of two
+// workers, the call that was thought alone came second after each pause, and lost its four attempts in half of the runs.
 const (
 	chanceOfRefusals      = 1. / 8
 	chanceOfLargeRefusals = chanceOfRefusals * chanceOfRefusals
+	chanceOfLoss          = 1. / 100
 	fewRefused            = 8
 )
 
@@ -196,6 +201,7 @@ type refusedCall struct {
 	sure     bool          // because others were accepted
 	probe    bool          // it is the probe, or was the last one, see doubt
 	tried    time.Duration // when the first probe left with which it was throttled; 0: it was none
+	excused  bool          // the last one is no attempt
 	some     bool          // it is one of those that may be accepted soon, see repeated
 	costs    bool          // calls cost different amounts
 	below    bool          // the call is of a gate below, which may have a separate limit
@@ -217,9 +223,14 @@ func (c *refusedCall) concernsOthers(t *tally) bool {
 	if c.plain() && (t.knowsAlone() || t.inDoubt() && t.doubt.chance() <= chance) {
 		return false
 	}
+	return !c.apart(t) && c.chance(t, c.against+1) > chance/max(1, float64(t.calls-t.alone)/fewRefused)
+}
+
+// chance returns the probability that c is throttled n times after others were accepted, if the server throttles it as
+// often as the others.
+func (c *refusedCall) chance(t *tally, n int) float64 {
 	granted, refused := t.others(c)
-	share := (refused + 1) / (granted + refused + 2)
-	return !c.apart(t) && math.Pow(share, float64(c.against+1)) > chance/max(1, float64(t.calls-t.alone)/fewRefused)
+	return math.Pow((refused+1)/(granted+refused+2), float64(n))
 }
 
 // apart reports whether throttles such as those of c concern only their calls, see repeated.
@@ -262,6 +273,12 @@ func (c *refusedCall) note(now, since time.Duration, t *tally, others bool) {
 	}
 	before := c.at
 	c.at = now
+	_, refused := t.others(c)
+	loss := chanceOfLoss
+	if refused > 0 {
+		loss *= chanceOfLoss
+	}
+	c.excused = !others && t.grantedSince > before && c.chance(t, c.against) > loss
 	switch {
 	case c.some:
 		t.refuse(now, since, c.n > 1)

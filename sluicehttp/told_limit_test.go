@@ -89,8 +89,9 @@ func (l *toldLimit) pause(until time.Time) {
 
 // A server with a limit for all calls that says how long to wait is not thought to throttle some calls for their own
 // sake: hardly any request is sent while all are to wait. With 400 servers, from 0.5 to 200 calls per second for 2 to
-// 40 workers, it is 16 of 10,000: 4 while calls let others go first, and the rest where a limit that nearly suffices looks
-// like a server that throttles at random.
+// 40 workers, it is 18 of 10,000: 4 while calls let others go first, and the rest where a limit that nearly suffices looks
+// like a server that throttles at random. None is lost in 60 runs; a call that the server seems to throttle for its
+// own sake lost its four attempts there in one run of two, because others went first after each pause.
 func TestTransport_ALimitOfAllIsNoBadAddress(t *testing.T) {
 	sent, during, lost := 0, 0, int64(0)
 	for seed := range uint64(400) {
@@ -127,7 +128,7 @@ func TestTransport_ALimitOfAllIsNoBadAddress(t *testing.T) {
 		}
 	}
 	t.Logf("%d requests, %d of them during a pause, %d lost", sent, during, lost)
-	if during*500 > sent || lost > 4 {
-		t.Errorf("%d of %d requests were sent during a pause, want at most two of a thousand; %d are lost", during, sent, lost)
+	if during*333 > sent || lost > 1 {
+		t.Errorf("%d of %d requests were sent during a pause, want at most three of a thousand; %d are lost", during, sent, lost)
 	}
 }
