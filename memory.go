@@ -329,8 +329,11 @@ func (m *memory) throttled(here sofar, call *ending, asked time.Duration, weighe
 
 // stray reports whether a call that left at since and was throttled is a stray, see package strays.
 func (m *memory) stray(since time.Duration) bool {
-	return m.strays.Few(since) && (m.given.any() || m.adaptive.Disabled || m.strays.Settled())
+	return m.strays.Few(since) && (m.given.any() || m.adaptive.Disabled || m.strays.Settled()) && !m.usedUp()
 }
+
+// usedUp reports whether a search has used up an allowance of the server, as it did before.
+func (m *memory) usedUp() bool { return m.adaptive.Search && m.strays.Regular() }
 
 // limited reports whether a limit has shown, from which the gate learns. A gate that searches learns before, but
 // where throttled calls are expensive the first one shows a limit.
@@ -443,7 +446,7 @@ func (m *memory) answeredWell(now, since time.Duration, refund int, unclear bool
 	if !unclear && m.evidence.Granted(now, since) {
 		wake = m.forgetWeighed() || wake
 	}
-	if m.learner != nil && m.strays.Mistaken(since) {
+	if m.learner != nil && m.strays.Mistaken(since) && !m.usedUp() {
 		m.forgetRefusals()
 		m.search()
 		wake = true

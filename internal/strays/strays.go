@@ -19,6 +19,10 @@
 //
 // Of the first calls of a gate one that is throttled may be the end of a small window, so the gate slows down at
 // once. It takes that back when it turns out that the others of its flight were accepted.
+//
+// A search for the limit that begins anew after each pause uses up the same allowance in about as many calls. So if
+// the flights are apart by 39 and by 43 calls, there is a limit, although of 12 calls in flight one is throttled: those
+// had left before it.
 package strays
 
 import "time"
@@ -29,6 +33,8 @@ const (
 	after  = 64 // calls that have started since a limit showed: the first calls use up a small window
 	enough = 3  // flights after which few mean strays, and twice as many a limit
 	mean   = 32 // flights whose mean counts then
+
+	regularly = 8 // runs of calls between flights are equal if they differ by one call of so many at most
 )
 
 // A Counter counts how many calls of each flight were throttled. The zero Counter has seen none. It is not safe for
@@ -38,6 +44,8 @@ type Counter struct {
 	size    int64         // calls that were in flight then
 	n       int           // that were throttled of them
 	since   int64         // calls that had started then
+	run     int64         // of these, since the flight before
+	regular bool          // and those were about as many as before that one
 	calls   int64         // that had started when the last of these was throttled
 	from    int64         // that had started when a flight showed a limit last
 	flights int           // since then, with few throttled calls
@@ -55,7 +63,9 @@ func (s *Counter) Add(now, since time.Duration, inFlight, calls int64) {
 			s.lately[0] += float64(s.n) - s.lately[0]/mean
 			s.lately[1] += float64(calls-s.since) - s.lately[1]/mean
 		}
-		s.since = calls
+		run := calls - s.since
+		s.regular = max(run, s.run) < after && regularly*min(run, s.run) >= (regularly-1)*max(run, s.run)
+		s.since, s.run = calls, run
 		// Not now: a call that leaves at this instant may be throttled at it.
 		s.began, s.size, s.n, s.taught = now+1, inFlight, 0, false
 		if inFlight >= many {
@@ -82,6 +92,10 @@ func (s *Counter) low() bool {
 
 // Few reports whether a call that left at since and was throttled is a stray, as far as is known.
 func (s *Counter) Few(since time.Duration) bool { return since < s.began && s.flights > 0 && s.low() }
+
+// Regular reports whether the same allowance seems to have been used up again, see above. At random, that happens to
+// one flight in thirty.
+func (s *Counter) Regular() bool { return s.regular && s.flights <= enough }
 
 // Settled reports whether these are not the first calls any more.
 func (s *Counter) Settled() bool { return s.flights > enough || s.calls-s.from >= after }

@@ -164,3 +164,30 @@ func TestCounter_Mistaken(t *testing.T) {
 		t.Error("one of seven is known to be a stray")
 	}
 }
+
+// Flights that are as many calls apart as before, and few, are those of an allowance.
+func TestCounter_Regular(t *testing.T) {
+	for _, c := range []struct {
+		calls   []int64 // that had started at each flight
+		regular bool
+	}{
+		{[]int64{39}, false},
+		{[]int64{39, 82}, true},
+		{[]int64{39, 84}, false}, // 39 and 45
+		{[]int64{45, 84}, false},
+		{[]int64{39, 69, 100}, true},
+		{[]int64{63, 126}, true},
+		{[]int64{64, 127}, false},
+		{[]int64{10, 20, 30}, true},
+		{[]int64{10, 20, 30, 40}, false}, // enough flights that are so regular are strays
+	} {
+		var k Counter
+		for i, calls := range c.calls {
+			at := time.Duration(i+1) * time.Second
+			k.Add(at, at-1, 32, calls)
+		}
+		if got := k.Regular(); got != c.regular {
+			t.Errorf("flights after %v calls: regular %t", c.calls, got)
+		}
+	}
+}

@@ -644,3 +644,54 @@ func TestAdaptive_ALimitAfterStrays(t *testing.T) {
 		})
 	}
 }
+
+// A search uses up the burst of a server once more after the first pause, and then knows that there is a limit. When
+// calls in flight that had left earlier were thought to show the opposite, 1,000 calls at 100 per second took 17.5 s,
+// with 23 throttled.
+func TestSearch_MeetsTheSameAllowance(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := mustGate(t, sluice.Config{Adaptive: sluice.Adaptive{Search: true}})
+		bucket := limits.Must(leaky.New(limits.Rate{Count: 100, Per: time.Second, Burst: 10}))
+		random := rand.New(rand.NewPCG(1, 1))
+		var mu sync.Mutex
+		begin, sent, throttled := time.Now(), 0, 0
+		var all sync.WaitGroup
+		for range 64 {
+			all.Go(func() {
+				for {
+					mu.Lock()
+					last := sent == 1000
+					if !last {
+						sent++
+					}
+					mu.Unlock()
+					if last {
+						return
+					}
+					if err := sluice.Retry(bg, g, func(context.Context) error {
+						mu.Lock()
+						refused := !bucket.Take(1).Allowed()
+						took := 20*ms + time.Duration(random.Int64N(int64(20*ms)))
+						if refused {
+							throttled++
+						}
+						mu.Unlock()
+						if refused {
+							return sluice.ThrottledFor(errBusy, time.Second)
+						}
+						time.Sleep(took)
+						return nil
+					}, sluice.RetryPolicy{}); err != nil {
+						t.Error(err)
+					}
+				}
+			})
+		}
+		all.Wait()
+		took := time.Since(begin)
+		t.Logf("%v, %d throttled", took, throttled)
+		if took > 15*time.Second || throttled > 6 {
+			t.Errorf("1,000 calls that need 10s took %v, and %d were throttled: %v", took, throttled, g.Stats())
+		}
+	})
+}
