@@ -21,12 +21,14 @@ const (
 	Acquitted               // the limit is one of another unit
 	Shared                  // another process has learned it
 	Incident                // the pace is what was accepted before an incident
+	Chance                  // no more calls are throttled at twice the pace
 )
 
 func (w Why) String() string {
 	return [...]string{"nothing was throttled", "first throttled call", "measured between throttled calls", "a throttled call was costly",
 		"same number per window", "throttled above a number in flight", "not throttled above a number in flight",
-		"latency", "restored", "another unit is limited", "learned by another process", "accepted before an incident"}[w]
+		"latency", "restored", "another unit is limited", "learned by another process", "accepted before an incident",
+		"not throttled more at twice the pace"}[w]
 }
 
 func (p Phase) String() string {

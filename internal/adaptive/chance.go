@@ -31,17 +31,22 @@ const (
 	doubtCalls  = 25  // calls that take one rejection off the doubt
 	doubtEnough = 1.7 // refusals that are not chance
 	doubtSilent = 3.  // the same, if others said how long to wait and these did not
+	doubtShare  = 2.5 // where a share is rejected by chance, a call takes that much of it off
+	doubtNoisy  = 2.2 // refusals that are not chance where more than noisyMost is rejected by chance
 
 	often     = .006 // single rejections that call for a test
 	noisy     = .002 // share from which on all rejections must be confirmed
+	noisyMost = .02  // share from which on two that are near each other are frequent
 	testCalls = 200
 	testPace  = .9
+	patient   = 4000 // calls between tests
+	impatient = 300  // before the first one
 )
 
 // Strays says that rejections with a time to wait may also be chance.
 func (c *Controller) Strays() { c.chance.strays = true }
 
-func (k *chance) init() { k.suspect, k.patience = -1, 300 }
+func (k *chance) init() { k.suspect, k.patience = -1, impatient }
 
 // near is within how many calls a second rejection confirms the first: fewer if many are
 // refused by chance.
@@ -58,13 +63,13 @@ func (k *chance) call(c *Controller) {
 			k.single += 1. / 500
 		}
 	}
-	k.doubt = math.Max(0, k.doubt-1./doubtCalls)
+	k.doubt = math.Max(0, k.doubt-math.Max(1./doubtCalls, doubtShare*k.share))
 	k.calls++
 	switch {
 	case k.testing && k.calls >= testCalls:
 		k.testing = false
 		k.share = float64(k.bad) / float64(k.calls)
-		k.patience = 4000
+		k.patience = patient
 		if k.share < noisy {
 			k.share, k.single = 0, 0
 		}
@@ -72,6 +77,12 @@ func (k *chance) call(c *Controller) {
 	case !k.testing && k.calls >= k.patience && c.phase == Tracking && (k.single > often || k.share > 0):
 		k.testing, k.calls, k.bad = true, 0, 0
 	}
+}
+
+// found records that share of the calls is rejected by chance.
+func (k *chance) found(share float64) {
+	k.share, k.doubt, k.suspect = share, 0, -1
+	k.testing, k.calls, k.patience = false, 0, impatient
 }
 
 // may reports whether a rejection may be chance.
@@ -89,6 +100,8 @@ func (k *chance) may(expected bool, told bool) bool {
 	switch {
 	case silent:
 		enough = doubtSilent
+	case k.share > noisyMost:
+		enough = doubtNoisy
 	case expected:
 		enough = 1
 	}

@@ -34,6 +34,7 @@ type Controller struct {
 	capacity capacity
 	latency  latency
 	chance   chance
+	trial    trial
 	crowd    crowd
 	cycles   cycles
 	sharing  sharing
@@ -201,6 +202,7 @@ func (c *Controller) Started(now time.Duration, cost float64, inFlight int) Call
 		c.blockage.started(call)
 	case call.saturated:
 		c.chance.call(c)
+		c.trial.call(c, t)
 		c.pace.advance(c, &call)
 		call.pace = c.pace.now
 	}
@@ -333,7 +335,7 @@ func (c *Controller) refused(t float64, call Call, took float64, told bool) (ign
 	case c.blockage.on:
 		c.again(at)
 		c.blockage.again(c, t, call)
-	case c.chance.may(c.expected(), told):
+	case c.trial.refused(told), c.chance.may(c.expected(), told):
 		c.ignored++
 		return true
 	default:

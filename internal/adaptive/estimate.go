@@ -87,6 +87,7 @@ func (c *Controller) estimate(call Call, at point) {
 	case searched:
 		c.track(Tracking, rate, FirstRefusal)
 	case c.phase == Tracking:
+		c.trial.lesson(c, low)
 		c.track(Tracking, rate, Measured)
 	case c.phase == Bounding:
 		if held := .98 * c.costly.low; rate < held {

@@ -140,6 +140,9 @@ func (p *pace) set(c *Controller) {
 		if c.chance.testing {
 			p.now = math.Min(p.now, testPace*p.rate)
 		}
+		if c.trial.on {
+			p.now = trialPace * p.rate
+		}
 	case Bounding:
 		p.now = c.costly.pace(c)
 	case Windowed:
