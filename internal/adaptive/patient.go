@@ -23,6 +23,9 @@ const (
 func (k *costly) patiently(c *Controller, got, mean, blocked float64) float64 {
 	refused := c.blockage.pace
 	rate := math.Sqrt(refused * mean)
+	if got < c.meanCost { // nothing was granted, so it says nothing, as after Forget in a window that is used up
+		rate = math.Min(refused/2, c.cautious()/4)
+	}
 	if got >= 16*c.meanCost { // else the search had hardly begun: the rate may be far below
 		rate = patientShare * refused
 		// The mean contains the slow beginning. As the lower bound it had led the

@@ -1,6 +1,9 @@
 package adaptive
 
-import "testing"
+import (
+	"testing"
+	"time"
+)
 
 // banning returns a bucket that bans a client whose call it refuses. Each call during the
 // ban begins it again.
@@ -49,5 +52,39 @@ func TestConfig_Costly_RisesSlowly(t *testing.T) {
 	r.until(20)
 	if b := r.controller.Belief(); b.Pace < 6 || b.Pace > 12 {
 		t.Errorf("after some 130 calls the pace is %v, want about 10", b.Pace)
+	}
+}
+
+// A search that begins while the server accepts nothing, as after Forget in a window that is used up, has shown no rate.
+// A call per minute had followed, and more only after 48 of them.
+func TestConfig_Costly_ARateIsNotWhatNobodyWasGranted(t *testing.T) {
+	window := windows(240, 60, 0)
+	for t := range 240 {
+		window(float64(t) / 240)
+	}
+	r := newRun(t, Config{Costly: true}, server{take: window})
+	r.until(300)
+	if n := count(r.granted, 120, 300); n < 180 {
+		t.Errorf("%d calls were granted in three minutes: %+v", n, r.controller.Belief())
+	}
+}
+
+// Polls that a window has timed do not lengthen the gap between those that follow when it turns out to be none. At 10 per
+// minute, polls every ten seconds led to one in eight minutes, after each rejection.
+func TestConfig_Costly_PollsOfAWindowKeepTheGap(t *testing.T) {
+	c := New(Config{Costly: true})
+	call := c.Started(0, 1, 0)
+	c.window.begin(c, 20, 10, 0)
+	c.block(1, call, point{at: 1}, false)
+	at := time.Second
+	for range 8 {
+		at = c.Demand(at, 0)
+		c.Ended(at, c.Started(at, 1, 0), Reply{Outcome: Refused})
+		if c.phase != Windowed {
+			break
+		}
+	}
+	if next := c.Peek(at, 0); c.phase == Windowed || next-at > 2*time.Minute {
+		t.Errorf("%v: the poll after that at %v is at %v", c.phase, at, next)
 	}
 }
