@@ -140,7 +140,7 @@ func (b *blockage) again(c *Controller, t float64, call Call) {
 	b.polling = false
 	b.last = call.sent
 	c.outdate()
-	slot := c.sharing.most(call.cost, c.ownCost()) / c.pace.now
+	slot, before := c.sharing.most(call.cost, c.ownCost())/c.pace.now, b.gap
 	switch {
 	case b.polls == 1:
 		b.gap = math.Max(b.quiet, math.Max(2*slot, math.Min(.2, 8*slot)))
@@ -166,6 +166,7 @@ func (b *blockage) again(c *Controller, t float64, call Call) {
 	}
 	if c.phase == Windowed {
 		next = c.window.poll(c, t, next)
+		b.gap = math.Min(b.gap, math.Max(before, next-t)) // it has not been waited for, and would last when the window does not
 	}
 	c.openAt(math.Max(next, c.until))
 }
