@@ -358,6 +358,14 @@ func (s *sharing) most(cost, one float64) float64 {
 	return cost
 }
 
+// asking returns the part at which a process asks whether a server accepts again, see most: an equal one at least.
+func (s *sharing) asking(part float64) float64 {
+	if s.peers > 1 {
+		return math.Max(part, 1/float64(s.peers))
+	}
+	return part
+}
+
 // enough returns over how many calls of this process a rate is measured: more if the calls of
 // others are only known roughly.
 func (s *sharing) enough() float64 {

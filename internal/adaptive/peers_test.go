@@ -570,6 +570,29 @@ func TestController_Share_ThatIsTinyForAMoment(t *testing.T) {
 	}
 }
 
+// Nor does a part that is tiny when a blockage begins: others wait until the process asks. One that got its part a second
+// later had let them wait for 23 minutes.
+func TestController_Share_ThatIsTinyInABlockage(t *testing.T) {
+	c := New(Config{})
+	c.Share(0, .25, 4)
+	call := c.Started(0, 1, 0)
+	c.phase = Bounding
+	c.costly.low, c.costly.high = .2, .7
+	c.track(c.phase, .7, Measured)
+	c.block(1, call, point{at: 1}, false)
+	before := c.Peek(0, 0)
+	for _, part := range []float64{leastPart, .1, .25} {
+		c.Share(time.Second, part, 4)
+		if at, until := c.Peek(0, 0), c.blockedFor(1); at != before || until > 10 {
+			t.Errorf("with %v of the limit it asks at %v, was %v, and others wait %v s", part, at, before, until)
+		}
+	}
+	c.Share(time.Second, .5, 4)
+	if at := c.Peek(0, 0); at >= before {
+		t.Errorf("with half of the limit it asks at %v, was %v", at, before)
+	}
+}
+
 func TestController_Adopt_InABlockage(t *testing.T) {
 	blocked := func() *Controller {
 		c := New(Config{})

@@ -49,7 +49,10 @@ func (c *Controller) rescale(t, f, before float64) {
 	switch after := c.bounded(); {
 	case c.next <= from:
 	case c.blockage.on && c.blockage.polls > 0: // it is when to ask again
-	case c.blockage.on || !c.paced():
+	case c.blockage.on: // likewise, and others wait for it
+		s := &c.sharing
+		c.next = from + (c.next-from)*s.asking(s.part/f)/s.asking(s.part)
+	case !c.paced():
 		c.next = from + (c.next-from)/f
 	default:
 		c.next = from + (c.next-from)/f*before/after
