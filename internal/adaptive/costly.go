@@ -12,6 +12,7 @@ type costly struct {
 	start     point   // the end of the last costly blockage
 	burst     float64 // what the bucket of the server holds; 0: unknown
 	cheaps    int
+	vain      int  // cycles in a row in which hardly anything was accepted
 	slow      bool // the next look is a slow one
 	looking   bool // the calls have paid for another look
 	before    costlyCycle
@@ -159,12 +160,19 @@ func (k *costly) end(c *Controller, call Call, blocked float64) {
 	}
 }
 
+// mostVain is after how many cycles in which hardly anything was accepted the lower bound is no longer believed. Each
+// costs a ban, and by a third less after every third of them a limit that had fallen to a fifth was found in ten minutes.
+const mostVain = 2
+
 // narrow moves a bound after a blockage that was costly again.
 func (k *costly) narrow(c *Controller, got, mean, blocked float64) {
 	b := &c.blockage
 	if k.looking {
 		k.looked(c)
 		return
+	}
+	if k.vain++; got >= few*c.meanCost {
+		k.vain = 0
 	}
 	if b.held > k.hold { // the rate was accepted for long before the pace rose
 		k.low = math.Max(k.low, b.rate)
@@ -173,6 +181,9 @@ func (k *costly) narrow(c *Controller, got, mean, blocked float64) {
 		k.high = b.pace
 		if k.low > .97*k.high {
 			k.low = math.Max(mean, .7*k.high)
+		}
+		if k.vain >= mostVain {
+			k.low = math.Max(mean, math.Min(k.low, k.high/2))
 		}
 	}
 	k.hold = math.Max(k.hold, 1.3*got/c.meanCost+c.sharing.own(8))

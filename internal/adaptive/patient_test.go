@@ -88,3 +88,27 @@ func TestConfig_Costly_PollsOfAWindowKeepTheGap(t *testing.T) {
 		t.Errorf("%v: the poll after that at %v is at %v", c.phase, at, next)
 	}
 }
+
+// Each rejection costs half a minute, and in the next cycle nothing is accepted either: the limit has fallen far, and
+// what was accepted before is no bound.
+func TestConfig_Costly_FollowsALimitThatFallsFar(t *testing.T) {
+	have := bucket(1, func(t float64) float64 {
+		if t > 90 {
+			return 3
+		}
+		return 15
+	})
+	until := 0.
+	take := func(t float64) bool {
+		granted := have(t)
+		if t >= until && !granted {
+			until = t + 30
+		}
+		return t >= until && granted
+	}
+	r := newRun(t, Config{Costly: true}, server{take: take})
+	r.until(400)
+	if n := count(r.granted, 90, 400); n < 300 {
+		t.Errorf("%d calls were granted in five minutes at 3/s", n)
+	}
+}
