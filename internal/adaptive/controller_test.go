@@ -783,3 +783,17 @@ func TestController_Asleep(t *testing.T) {
 		t.Error("while the server has asked for a pause")
 	}
 }
+
+// Two cycles of a bucket may be accepted the same by chance, and look like a window. At its pace the bucket accepts one call
+// between two bans: each ban seemed to begin another window, for ever.
+func TestController_AWindowOfWhichNothingIsAcceptedIsNone(t *testing.T) {
+	r := newRun(t, Config{}, server{take: withBan(bucket(1, steady(13)), 10)})
+	r.until(540)
+	if b := r.controller.Belief(); b.Phase != Windowed {
+		t.Fatalf("this is no test: %+v", b)
+	}
+	r.until(850)
+	if n := count(r.granted, 650, 850); n < 600 {
+		t.Errorf("%d calls were granted in 200 s: %+v", n, r.controller.Belief())
+	}
+}

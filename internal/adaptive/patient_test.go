@@ -22,6 +22,18 @@ func banning(rate, burst, ban float64) (take func(t float64) bool, bans func() i
 	}, func() int { return n }
 }
 
+// withBan returns have with a ban, which a call does not begin again.
+func withBan(have func(t float64) bool, ban float64) func(t float64) bool {
+	until := 0.
+	return func(t float64) bool {
+		granted := have(t)
+		if t >= until && !granted {
+			until = t + ban
+		}
+		return t >= until && granted
+	}
+}
+
 func TestConfig_Costly_AvoidsBans(t *testing.T) {
 	for _, rate := range []float64{4, 5, 8} {
 		take, bans := banning(rate, rate, 30)
@@ -92,21 +104,13 @@ func TestConfig_Costly_PollsOfAWindowKeepTheGap(t *testing.T) {
 // Each rejection costs half a minute, and in the next cycle nothing is accepted either: the limit has fallen far, and
 // what was accepted before is no bound.
 func TestConfig_Costly_FollowsALimitThatFallsFar(t *testing.T) {
-	have := bucket(1, func(t float64) float64 {
+	rate := func(t float64) float64 {
 		if t > 90 {
 			return 3
 		}
 		return 15
-	})
-	until := 0.
-	take := func(t float64) bool {
-		granted := have(t)
-		if t >= until && !granted {
-			until = t + 30
-		}
-		return t >= until && granted
 	}
-	r := newRun(t, Config{Costly: true}, server{take: take})
+	r := newRun(t, Config{Costly: true}, server{take: withBan(bucket(1, rate), 30)})
 	r.until(400)
 	if n := count(r.granted, 90, 400); n < 300 {
 		t.Errorf("%d calls were granted in five minutes at 3/s", n)

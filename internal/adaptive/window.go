@@ -17,6 +17,8 @@ type window struct {
 	used     float64 // of the current window
 	denied   bool    // a call of the current window was rejected
 	slides   int     // calls of the current window that were accepted after that
+	restarts int     // how often in a row a blockage has ended as if a window had just begun
+	bounds   costly  // what was believed before
 	brackets [2]bracket
 	n        int
 	wrong    int     // windows in a row in which less than count was accepted
@@ -54,7 +56,7 @@ func (w *window) fits(c *Controller, before, now costlyCycle) bool {
 		return false // small numbers, or numbers at one pace, are equal by chance
 	}
 	w.begin(c, now.granted, w.period(now.took), w.brackets[(w.n-1)%len(w.brackets)].before)
-	w.used = c.meanCost
+	w.used, w.bounds = c.meanCost, c.costly
 	return true
 }
 
@@ -79,7 +81,7 @@ func (w *window) compare(c *Controller, before, now costlyCycle) bool {
 // begin begins to believe in windows of count per length, one of which began at from.
 func (w *window) begin(c *Controller, count, length, from float64) {
 	w.count, w.length, w.from = count, length, from
-	w.used, w.denied, w.slides = 0, false, 0
+	w.used, w.denied, w.slides, w.restarts, w.bounds = 0, false, 0, 0, costly{}
 	w.wrong, w.patience, w.extra = 0, 2, 0
 	c.track(Windowed, count/length, Window)
 }
@@ -131,6 +133,10 @@ func (w *window) resume(c *Controller, call Call) {
 	if w.used > .1*w.count+2*call.cost || call.sent < w.from+.1*w.length {
 		return
 	}
+	if w.restarts++; w.restarts >= mostRestarts {
+		w.fail(c, call)
+		return
+	}
 	if w.last > 0 {
 		w.length = math.Max(w.length, call.sent-w.last)
 		for _, l := range lengths {
@@ -140,6 +146,22 @@ func (w *window) resume(c *Controller, call Call) {
 		}
 	}
 	w.from = call.sent
+}
+
+// mostRestarts is how many windows in a row may begin of which nearly nothing is accepted. Each may be the one before, whose
+// length was taken for too short. A bucket whose server bans looks the same at the pace at which a window is used, each ban
+// seems to begin another window, and none would end.
+const mostRestarts = 3
+
+// fail returns to what was believed before, after call was accepted.
+func (w *window) fail(c *Controller, call Call) {
+	if w.bounds.low == 0 {
+		c.track(Tracking, w.count/2/w.length, Measured)
+		return
+	}
+	c.costly = w.bounds
+	c.costly.start = c.ledger.point(call)
+	c.track(Bounding, .98*c.costly.low, Measured)
 }
 
 // front is how much faster than its mean a window is used: what is left of its time
@@ -152,7 +174,7 @@ func (w *window) pace() float64 { return front * w.count / w.length }
 func (w *window) pass(c *Controller, t float64) {
 	if t >= w.from+w.length && (w.begun() || !c.blockage.on) { // else it may be longer
 		if w.used > .5*w.count {
-			w.last = w.from
+			w.last, w.restarts = w.from, 0
 		}
 		w.from += math.Floor((t-w.from)/w.length) * w.length
 		w.next(c)
