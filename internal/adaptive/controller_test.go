@@ -258,8 +258,32 @@ func TestWindow_WaitsForItsBeginning(t *testing.T) {
 		}
 	}
 	w.resume(c, Call{sent: 159.1, cost: 1})
-	if w.length != 60 || w.from != 159.1 {
+	if w.length != 10 || w.from != 159.1 {
+		t.Errorf("once may be an incident: windows of %v s, the last one since %v", w.length, w.from)
+	}
+	w.last, w.from, w.denied = 159.1, 169.1, true
+	w.resume(c, Call{sent: 219.2, cost: 1})
+	if w.length != 60 || w.from != 219.2 {
 		t.Errorf("windows of %v s, the last one since %v", w.length, w.from)
+	}
+}
+
+// Two windows that are longer than they seem follow one another. Otherwise each was prolonged by an incident of its own.
+func TestWindow_IncidentsDoNotProlongIt(t *testing.T) {
+	c := New(Config{})
+	c.Started(0, 1, 0)
+	w := &c.window
+	w.begin(c, 100, 10, 0)
+	for _, at := range []float64{0, 200, 400} {
+		w.from = at
+		for range enoughFull {
+			w.used = w.count + w.extra
+			w.pass(c, w.from+10)
+		}
+		w.denied = true
+		if w.resume(c, Call{sent: w.from + 60, cost: 1}); w.length != 10 {
+			t.Errorf("windows of %v s after the incident at %v", w.length, at)
+		}
 	}
 }
 
@@ -795,5 +819,22 @@ func TestController_AWindowOfWhichNothingIsAcceptedIsNone(t *testing.T) {
 	r.until(850)
 	if n := count(r.granted, 650, 850); n < 600 {
 		t.Errorf("%d calls were granted in 200 s: %+v", n, r.controller.Belief())
+	}
+}
+
+// A server rejects all calls for a minute. Of 118 in ten seconds, 118 in a minute or two were believed from then on, whether
+// windows were known before or not.
+func TestController_AnIncidentDoesNotProlongTheWindow(t *testing.T) {
+	for _, from := range []float64{17, 25, 34, 45} {
+		window := windows(118, 10, 0)
+		r := newRun(t, Config{}, server{
+			take:  func(t float64) bool { return window(t) && (t < from || t > from+60) },
+			retry: func(float64) time.Duration { return time.Second },
+		})
+		r.callers = 6
+		r.until(300)
+		if n := count(r.granted, 200, 300); n < 1000 {
+			t.Errorf("%d calls were granted in 100 s: %+v", n, r.controller.Belief())
+		}
 	}
 }

@@ -23,6 +23,7 @@ type costlyCycle struct {
 	granted float64
 	active  float64 // rate without the time that was blocked
 	took    float64 // with that time
+	least   float64 // until the last rejection
 }
 
 // lookShare is the share of the time that another look at the bounds may cost.
@@ -128,11 +129,11 @@ func (k *costly) end(c *Controller, call Call, blocked float64) {
 	got := math.Max(0, c.ledger.granted(call)-k.start.granted)
 	active := got / math.Max(1e-3, b.from.at-k.start.at)
 	cycle := math.Max(1e-3, call.sent-k.start.at)
-	mean := got / cycle
+	mean, least := got/cycle, math.Max(b.from.at, b.last)-k.start.at
 	k.start = c.ledger.point(call)
 	c.window.bracket(b, call)
 	before := k.before
-	k.before = costlyCycle{got, active, cycle}
+	k.before = costlyCycle{got, active, cycle, least}
 	if c.window.fits(c, before, k.before) {
 		k.low, k.high, k.price, b.quiet = 0, 0, 0, 0
 		return
@@ -266,6 +267,13 @@ func (k *costly) lookedTogether(c *Controller) float64 {
 // belowRefuted is the highest rate of a group, as a share of a pace that was rejected. The calls of others are
 // known to about a hundredth, and a rate that is too high by half of that soon ends in a ban again.
 const belowRefuted = .99
+
+// restore returns to earlier bounds, after call was accepted.
+func (k *costly) restore(c *Controller, bounds costly, call Call) {
+	*k = bounds
+	k.start = c.ledger.point(call)
+	c.track(Bounding, .98*k.low, Measured)
+}
 
 // cheap handles the end of a blockage that was not costly. After six of them rejections
 // are not costly any more.

@@ -324,7 +324,7 @@ func (c *Controller) othersResumed(at float64) {
 	k, now := &c.costly, c.ledger.now(at)
 	got, from := math.Max(0, now.granted-k.start.granted), c.sharing.from
 	before := k.before
-	k.before = costlyCycle{got, got / math.Max(1e-3, from-k.start.at), math.Max(1e-3, at-k.start.at)}
+	k.before = costlyCycle{got, got / math.Max(1e-3, from-k.start.at), math.Max(1e-3, at-k.start.at), from - k.start.at}
 	c.window.compare(c, before, k.before)
 	k.start, k.looking, k.cheaps = now, false, 0
 	c.service.paid(c, at)

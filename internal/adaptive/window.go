@@ -19,6 +19,8 @@ type window struct {
 	slides   int     // calls of the current window that were accepted after that
 	restarts int     // how often in a row a blockage has ended as if a window had just begun
 	bounds   costly  // what was believed before
+	seems    float64 // the length, as the last window says that began late; 0: none did
+	fulls    int     // windows in a row since then that were used up
 	brackets [2]bracket
 	n        int
 	wrong    int     // windows in a row in which less than count was accepted
@@ -55,10 +57,18 @@ func (w *window) fits(c *Controller, before, now costlyCycle) bool {
 	if now.granted < 8*c.meanCost || doubtful && w.alike < 2 || math.Abs(math.Log(now.active/before.active)) < .15 {
 		return false // small numbers, or numbers at one pace, are equal by chance
 	}
-	w.begin(c, now.granted, w.period(now.took), w.brackets[(w.n-1)%len(w.brackets)].before)
+	length := w.period(now.took)
+	if before.took < length/prolonged {
+		length = usualBetween(before.least, before.took)
+	}
+	w.begin(c, now.granted, length, w.brackets[(w.n-1)%len(w.brackets)].before)
 	w.used, w.bounds = c.meanCost, c.costly
 	return true
 }
+
+// prolonged is how many times longer than the cycle before one is that an incident has prolonged: then a window had ended
+// in it, but calls were rejected for another reason. A cycle that is only a little shorter may have begun within a window.
+const prolonged = 3
 
 // fewGranted is the number of calls below which cycles are alike only if they are equal.
 const fewGranted = 16
@@ -82,6 +92,7 @@ func (w *window) compare(c *Controller, before, now costlyCycle) bool {
 func (w *window) begin(c *Controller, count, length, from float64) {
 	w.count, w.length, w.from = count, length, from
 	w.used, w.denied, w.slides, w.restarts, w.bounds = 0, false, 0, 0, costly{}
+	w.seems, w.fulls = 0, 0
 	w.wrong, w.patience, w.extra = 0, 2, 0
 	c.track(Windowed, count/length, Window)
 }
@@ -97,12 +108,20 @@ func (w *window) period(cycle float64) float64 {
 		return cycle
 	}
 	a, b := w.brackets[(w.n-2)%len(w.brackets)], w.brackets[(w.n-1)%len(w.brackets)]
-	for _, l := range lengths {
-		if l >= b.after-a.before && l <= b.before-a.after {
-			return l
-		}
+	if l := usualBetween(b.after-a.before, b.before-a.after); l < b.before-a.after {
+		return l
 	}
 	return cycle
+}
+
+// usualBetween returns the shortest usual length that is not less than least, if it is no more than most, or else that.
+func usualBetween(least, most float64) float64 {
+	for _, l := range lengths {
+		if l >= least {
+			return math.Min(l, most)
+		}
+	}
+	return most
 }
 
 // usual returns the next instant after t at which a window would begin if it had one of
@@ -138,7 +157,11 @@ func (w *window) resume(c *Controller, call Call) {
 		return
 	}
 	if w.last > 0 {
-		w.length = math.Max(w.length, call.sent-w.last)
+		longer := math.Max(w.length, call.sent-w.last)
+		if w.seems > 0 { // once may be an incident
+			w.length = math.Min(w.seems, longer)
+		}
+		w.seems, w.fulls = longer, 0
 		for _, l := range lengths {
 			if math.Abs(l-w.length) < .05*l {
 				w.length = l
@@ -159,9 +182,7 @@ func (w *window) fail(c *Controller, call Call) {
 		c.track(Tracking, w.count/2/w.length, Measured)
 		return
 	}
-	c.costly = w.bounds
-	c.costly.start = c.ledger.point(call)
-	c.track(Bounding, .98*c.costly.low, Measured)
+	c.costly.restore(c, w.bounds, call)
 }
 
 // front is how much faster than its mean a window is used: what is left of its time
@@ -195,10 +216,12 @@ func (w *window) next(c *Controller) {
 	full := w.used+c.meanCost/2 >= w.count+w.extra
 	switch {
 	case full && w.extra > 0: // more was accepted
+		w.fulls++
 		w.wrong = 0
 		w.count += w.extra
 		w.extra *= 2
 	case full:
+		w.fulls++
 		w.wrong = 0
 		if w.right++; w.right >= w.patience {
 			w.extra, w.right = c.meanCost, 0
@@ -215,8 +238,14 @@ func (w *window) next(c *Controller) {
 		}
 		w.extra = 0
 	}
+	if w.fulls >= enoughFull {
+		w.seems = 0
+	}
 	w.used, w.denied, w.slides = 0, false, 0
 }
+
+// enoughFull windows in a row that begin when they should show that they are not longer.
+const enoughFull = 2
 
 // mostSlides is how many calls a window may accept after it has refused some: one or two may have overtaken
 // others, and the end of a window is known to a tenth of its length.
