@@ -22,6 +22,49 @@ type blockage struct {
 	polling bool    // a poll is out
 	poll    Call
 	quiet   float64 // the silence that ended a blockage before; 0: unknown
+	shorter shorter
+}
+
+// # Is a shorter silence enough?
+//
+// The silence that ended a blockage may be far longer than needed: in an incident the gaps between polls grow to minutes,
+// and the poll after it ends the blockage. If each later blockage began with that gap, a server whose windows last 15 s
+// would be left alone for three minutes after each rejection. So after some blockages that one poll has ended,
+// half of the silence is tried. Where that was too short, as in a ban, it is tried half as often.
+type shorter struct {
+	enough int  // blockages in a row that the first poll has ended
+	fails  int  // how often half of the silence was too short
+	trying bool // it is tried in this one
+}
+
+const (
+	leastShorter = 2 // blockages before half of the silence is tried
+	mostShorter  = 4 // times this number is doubled
+	longSilence  = 2 * longGap
+)
+
+// begins returns the silence with which a blockage begins, if the last one was quiet.
+func (s *shorter) begins(quiet float64) float64 {
+	if quiet > longSilence && s.enough >= leastShorter<<min(s.fails, mostShorter) {
+		s.trying = true
+		return quiet / 2
+	}
+	return quiet
+}
+
+// failed notes that half of the silence was too short.
+func (s *shorter) failed() { *s = shorter{fails: s.fails + 1} }
+
+// ended notes that a blockage has ended, with its first poll or a later one.
+func (s *shorter) ended(first bool) {
+	switch {
+	case s.trying:
+		*s = shorter{}
+	case first:
+		s.enough++
+	default:
+		s.enough = 0
+	}
 }
 
 const (
@@ -43,7 +86,7 @@ const begins = .02
 func (c *Controller) block(t float64, call Call, at point, told bool) {
 	c.blockage = blockage{
 		on: true, from: at, pace: call.pace, rate: c.pace.rate, held: c.pace.calls,
-		told: told, crowd: c.phase == Unlimited, last: call.sent, quiet: c.blockage.quiet,
+		told: told, crowd: c.phase == Unlimited, last: call.sent, quiet: c.blockage.quiet, shorter: c.blockage.shorter,
 	}
 	c.service.trouble(c, at)
 	c.service.refused(math.Max(0, c.until-t))
@@ -143,7 +186,10 @@ func (b *blockage) again(c *Controller, t float64, call Call) {
 	slot, before := c.sharing.most(call.cost, c.ownCost())/c.pace.now, b.gap
 	switch {
 	case b.polls == 1:
-		b.gap = math.Max(b.quiet, math.Max(2*slot, math.Min(.2, 8*slot)))
+		b.gap = math.Max(b.shorter.begins(b.quiet), math.Max(2*slot, math.Min(.2, 8*slot)))
+	case b.shorter.trying:
+		b.gap = b.quiet
+		b.shorter.failed()
 	case b.polls <= mostTurns && b.mine(c, call, call.sent-b.from.at): // the next poll may be the one that is granted
 	case b.gap > longGap && !c.cfg.Costly:
 		b.gap *= 3
@@ -205,8 +251,11 @@ func (c *Controller) unblock(call Call) {
 		c.crowd.silent(c, call)
 		c.crowd.measure(c, call)
 	}
-	if b.polls >= 2 || c.cfg.Costly {
+	if b.polls >= 2 || c.cfg.Costly || b.shorter.trying {
 		b.quiet = call.sent - b.last
+	}
+	if b.polls > 0 {
+		b.shorter.ended(b.polls == 1)
 	}
 	if c.cfg.Costly || lost > 15 && b.costly(blocked-2*c.sharing.lag(), c.refusal) && !b.mine(c, call, blocked) {
 		c.costly.end(c, call, blocked)

@@ -39,6 +39,6 @@ func (k *costly) patiently(c *Controller, got, mean, blocked float64) float64 {
 // beginPatiently returns how long to wait before the first poll.
 func (b *blockage) beginPatiently() (gap float64) {
 	b.polls = 1
-	b.gap = math.Max(b.quiet, patientGap)
+	b.gap = math.Max(b.shorter.begins(b.quiet), patientGap)
 	return b.gap
 }

@@ -1,6 +1,7 @@
 package adaptive
 
 import (
+	"slices"
 	"testing"
 	"time"
 )
@@ -114,5 +115,61 @@ func TestConfig_Costly_FollowsALimitThatFallsFar(t *testing.T) {
 	r.until(400)
 	if n := count(r.granted, 90, 400); n < 300 {
 		t.Errorf("%d calls were granted in five minutes at 3/s", n)
+	}
+}
+
+// After an incident each rejection was followed by a silence as long as the one that had ended it: three minutes, at a limit
+// of 15 calls in 15 seconds.
+func TestController_ASilenceBecomesShorterAgain(t *testing.T) {
+	var log []float64
+	take := func(t float64) bool {
+		for len(log) > 0 && log[0]+15 <= t {
+			log = log[1:]
+		}
+		limit := 81
+		if t > 178 {
+			limit = 15
+		}
+		if t > 48 && t < 136 || len(log) >= limit {
+			return false
+		}
+		log = append(log, t)
+		return true
+	}
+	r := newRun(t, Config{Unlimited: true}, server{take: take, retry: func(float64) time.Duration { return time.Second }})
+	r.callers = 16
+	r.until(1400)
+	if n := count(r.granted, 600, 1400); n < 350 {
+		t.Errorf("%d calls were granted in 800 s at 1/s: %+v", n, r.controller.Belief())
+	}
+}
+
+// Half of a silence is tried more seldom if it was too short before.
+func TestShorter(t *testing.T) {
+	var s shorter
+	var blockages []int
+	for i := range 40 {
+		if s.begins(60) == 30 {
+			blockages = append(blockages, i)
+			s.failed()
+			continue
+		}
+		s.ended(true)
+	}
+	if !slices.Equal(blockages, []int{2, 7, 16, 33}) {
+		t.Errorf("it is tried in blockages %v", blockages)
+	}
+	if s = (shorter{enough: 99}); s.begins(longSilence) != longSilence {
+		t.Error("no short silence becomes shorter")
+	}
+	if s.begins(60); !s.trying {
+		t.Fatal("it is not tried")
+	}
+	if s.ended(true); s != (shorter{}) {
+		t.Errorf("half of it was enough: %+v", s)
+	}
+	s.ended(true)
+	if s.ended(false); s.enough != 0 {
+		t.Error("a blockage with more polls does not show that the silence is enough")
 	}
 }
