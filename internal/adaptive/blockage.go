@@ -88,6 +88,7 @@ func (c *Controller) block(t float64, call Call, at point, told bool) {
 		on: true, from: at, pace: call.pace, rate: c.pace.rate, held: c.pace.calls,
 		told: told, crowd: c.phase == Unlimited, last: call.sent, quiet: c.blockage.quiet, shorter: c.blockage.shorter,
 	}
+	c.blockage.shorter.trying = false // another process may have ended the last one
 	c.service.trouble(c, at)
 	c.service.refused(math.Max(0, c.until-t))
 	c.outdate()

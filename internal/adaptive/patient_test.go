@@ -144,6 +144,19 @@ func TestController_ASilenceBecomesShorterAgain(t *testing.T) {
 	}
 }
 
+// A silence that was tried in a blockage which another process has ended is not that of the next.
+func TestController_block_TriesNoEarlierSilence(t *testing.T) {
+	c := New(Config{})
+	call := c.Started(0, 1, 0)
+	c.phase = Tracking
+	c.track(c.phase, 10, Measured)
+	c.blockage.quiet, c.blockage.shorter = 60, shorter{trying: true}
+	c.block(1, call, point{at: 1}, false)
+	if c.unblock(Call{sent: 2, cost: 1}); c.blockage.quiet == 1 || c.blockage.shorter.trying {
+		t.Errorf("%+v", c.blockage)
+	}
+}
+
 // Half of a silence is tried more seldom if it was too short before.
 func TestShorter(t *testing.T) {
 	var s shorter
