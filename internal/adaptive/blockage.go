@@ -38,9 +38,9 @@ type shorter struct {
 }
 
 const (
-	leastShorter = 2 // blockages before half of the silence is tried
-	mostShorter  = 4 // times this number is doubled
-	longSilence  = 2 * longGap
+	leastShorter = 2   // blockages before half of the silence is tried
+	mostShorter  = 4   // times this number is doubled
+	longSilence  = 75. // seconds; most windows and bans are no longer than a minute
 )
 
 // begins returns the silence with which a blockage begins, if the last one was quiet.

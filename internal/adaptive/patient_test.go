@@ -162,7 +162,7 @@ func TestShorter(t *testing.T) {
 	var s shorter
 	var blockages []int
 	for i := range 40 {
-		if s.begins(60) == 30 {
+		if s.begins(120) == 60 {
 			blockages = append(blockages, i)
 			s.failed()
 			continue
@@ -175,7 +175,7 @@ func TestShorter(t *testing.T) {
 	if s = (shorter{enough: 99}); s.begins(longSilence) != longSilence {
 		t.Error("no short silence becomes shorter")
 	}
-	if s.begins(60); !s.trying {
+	if s.begins(120); !s.trying {
 		t.Fatal("it is not tried")
 	}
 	if s.ended(true); s != (shorter{}) {
