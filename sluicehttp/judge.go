@@ -1,7 +1,11 @@
 package sluicehttp
 
 import (
+	"errors"
+	"io"
 	"net/http"
+	"strings"
+	"syscall"
 	"time"
 
 	"github.com/sluice-go/sluice"
@@ -101,7 +105,7 @@ func mayBeRefusal(status int) bool {
 
 // judgeError returns how an attempt failed that ended with err.
 func (c *call) judgeError(err error, unwritten bool) *failure {
-	f := &failure{err: err}
+	f := &failure{err: err, unclear: mayBeDropped(err)}
 	switch {
 	case hopeless(err) || c.t.refusedByProxy(err) || !wellFormed(c.req) || canceled(c.req):
 		f.final = sluice.ErrPermanent
@@ -109,4 +113,20 @@ func (c *call) judgeError(err error, unwritten bool) *failure {
 		f.final = ErrUnsafe
 	}
 	return f
+}
+
+// mayBeDropped reports whether some servers end a call with err, without a response, because there are
+// too many, and others because they failed: a cap on connections resets those above it, and an HTTP/2
+// server says ENHANCE_YOUR_CALM in a GOAWAY, whose error in net/http has no exported type.
+func mayBeDropped(err error) bool {
+	for _, drop := range [...]error{syscall.ECONNRESET, syscall.ECONNREFUSED, syscall.ECONNABORTED, syscall.EPIPE, io.EOF, io.ErrUnexpectedEOF} {
+		if errors.Is(err, drop) {
+			return true
+		}
+	}
+	var stream streamError
+	if errors.As(err, &stream) {
+		return stream.Code == refusedStream || stream.Code == enhanceYourCalm
+	}
+	return strings.Contains(err.Error(), "ENHANCE_YOUR_CALM")
 }

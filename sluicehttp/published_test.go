@@ -386,7 +386,7 @@ func TestConfig_Cost_FirstCallThatHangs(t *testing.T) {
 // A window that began anew, and of which responses say nothing any more, holds nobody up:
 // also not if there are no responses at all.
 func TestConfig_Cost_ForgetsWindowsOfWhichNothingIsSaid(t *testing.T) {
-	for name, then := range map[string]sluicetest.Layer{"responses": sluicetest.Reply(200, "ok"), "none": sluicetest.Cut()} {
+	for name, then := range map[string]sluicetest.Layer{"responses": sluicetest.Reply(200, "ok"), "none": sluicetest.Garbage("what?\r\n\r\n")} {
 		t.Run(name, func(t *testing.T) {
 			first := sluicetest.On(1, sluicetest.Reply(200, "ok", `RateLimit-Policy: "p";q=3;w=60`, `RateLimit: "p";r=0;t=60`))
 			cfg := sluicehttp.Config{Cost: one, Retry: sluice.RetryPolicy{Attempts: 1}}

@@ -108,7 +108,11 @@ type streamError struct {
 // Error implements error.
 func (e streamError) Error() string { return "stream error" }
 
-const refusedStream = 0x7 // RFC 9113, section 7: "prior to any application processing"
+// Codes of RFC 9113, section 7.
+const (
+	refusedStream   = 0x7 // "prior to any application processing"
+	enhanceYourCalm = 0xb // the client "might be generating excessive load"
+)
 
 // canceled reports whether the deprecated Request.Cancel of req is closed, which the base
 // transport honors in each attempt.

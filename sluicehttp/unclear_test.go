@@ -106,6 +106,62 @@ func TestTransport_UnclearRefusals(t *testing.T) {
 	}
 }
 
+// Servers that drop connections instead of answering, because too many calls are in flight or come: the
+// gate finds the limit, and nothing is lost. A POST that was dropped is not sent again.
+func TestTransport_UnclearDrops(t *testing.T) {
+	for name, c := range map[string]struct {
+		drop     sluicetest.Layer
+		inFlight int64 // most, if not 0
+		perSec   float64
+		method   string
+		good     int64         // of 400, at least
+		dropped  int           // at most
+		took     time.Duration // at most
+	}{
+		"reset above 8 in flight":       {sluicetest.Reset(), 8, 0, "GET", 396, 60, 8 * time.Second},
+		"cut above 8 in flight":         {sluicetest.Cut(), 8, 0, "GET", 396, 60, 8 * time.Second},
+		"reset above 8 in flight, POST": {sluicetest.Reset(), 8, 0, "POST", 340, 60, 8 * time.Second},
+		"reset above 20 per second":     {sluicetest.Reset(), 0, 20, "GET", 396, 60, 24 * time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var s statuses
+			var flying, dropped atomic.Int64
+			begin, granted := time.Now(), 0.
+			full := func(int, *http.Request) bool {
+				s.mu.Lock()
+				defer s.mu.Unlock()
+				if granted == 0 {
+					begin = time.Now()
+				}
+				if c.inFlight > 0 && flying.Load() >= c.inFlight || c.perSec > 0 && granted > 10+time.Since(begin).Seconds()*c.perSec {
+					dropped.Add(1)
+					return true
+				}
+				granted++
+				flying.Add(1)
+				return false
+			}
+			work := sluicetest.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				defer flying.Add(-1)
+				s.note(http.StatusOK, r.URL.Path)
+				time.Sleep(80 * ms)
+			}))
+			inWorld(t, sluicehttp.Config{}, layers(sluicetest.Delay(5*ms), sluicetest.When(full, c.drop), work), func(w *world) {
+				good, took := w.callsOf(400, 32, c.method)
+				t.Logf("%d of 400, %d dropped, %v", good, dropped.Load(), took)
+				if good < c.good || int(dropped.Load()) > c.dropped || took > c.took {
+					t.Errorf("want at least %d, at most %d dropped, within %v", c.good, c.dropped, c.took)
+				}
+				for path, n := range s.paths {
+					if n > 1 {
+						t.Errorf("%s was served %d times", path, n)
+					}
+				}
+			})
+		})
+	}
+}
+
 // Pages that are forbidden are no refusals: they are asked for once, the caller gets them as they
 // came, and a report shows no failure. Among many of them some are asked for again, until it is
 // known that they have nothing to do with the pace.
