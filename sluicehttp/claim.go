@@ -24,6 +24,8 @@ type reply struct {
 	gate   *sluice.Gate // through which the call left
 	spaces bool         // a published window that is not used up may become its rate
 
+	tolerated time.Duration // the longest wait: calls that would have to wait longer fail
+
 	granted   bool // not throttled, and no error either, which may hide a throttling response
 	refused   bool
 	cached    bool      // it says that the caller's copy is still good, which many limits do not count
@@ -35,6 +37,14 @@ type reply struct {
 
 // since returns how many calls were sent after the one with that number, up to that of r.
 func (r *reply) since(call uint16) float64 { return float64(r.call - call) }
+
+// took returns how long the response took, or what is assumed if that was not measured.
+func (r *reply) took() time.Duration {
+	if r.call == 0 {
+		return mostOvertaking
+	}
+	return r.now.Sub(r.sent)
+}
 
 // A finding is the believed part of a response about one limit.
 type finding struct {
@@ -91,9 +101,11 @@ type claim struct {
 	emptyAt   time.Time
 	emptyCall uint16    // its number
 	flying    int64     // calls in flight then
+	emptied   int       // granted calls that said so since another window began
 	ask       time.Time // when one call may ask; zero for none
 	wrong     int       // grants in spite of it, which another window may explain
 	refuted   bool      // it stops no calls until one is throttled
+	confirmed bool      // one was throttled
 
 	long  bool // it has throttled calls long before the end of a window
 	spare spare
@@ -132,7 +144,7 @@ func (c *claim) note(l *ratelimit.Limit, reserve float64, r *reply, f *finding) 
 		c.test(remaining, r)
 	}
 	if c.bound(l, c.missing(remaining), remaining, r) {
-		c.empty, c.ask, c.spare = false, time.Time{}, newSpare()
+		c.empty, c.ask, c.spare, c.emptied = false, time.Time{}, newSpare(), 0
 		c.rest = max(0, c.rest-1)
 	}
 	c.tally.note(l, r)
@@ -166,10 +178,7 @@ func (c *claim) spacedEnd(remaining float64, r *reply) time.Time {
 // that is full again soon. Without that a bucket of 200/s with a burst of 20 gave 64 % instead of 83. A
 // window that has throttled calls long before its end is not that of a bucket, nor of one object of many.
 func (c *claim) pending(r *reply) time.Time {
-	took, least := r.now.Sub(r.sent), longLeft
-	if r.call == 0 {
-		took = mostOvertaking
-	}
+	took, least := r.took(), longLeft
 	if c.long {
 		least = leastLong
 	}
@@ -223,7 +232,7 @@ func (c *claim) confirm(r *reply) {
 		c.rested = min(2*c.rested+1, mostRested)
 		c.rest = c.rested
 	}
-	c.empty, c.ask, c.wrong, c.refuted = false, time.Time{}, 0, false
+	c.empty, c.ask, c.wrong, c.refuted, c.confirmed = false, time.Time{}, 0, false, true
 }
 
 // test notes that a call was granted, which may refute that nothing remains.
@@ -265,8 +274,21 @@ func (c *claim) exhaust(l *ratelimit.Limit, r *reply, f *finding) {
 			c.ask = at
 		}
 	}
-	f.ask = c.ask
+	c.emptied++
+	if f.ask = c.ask; c.confirmed || !c.ask.IsZero() || r.tolerated == 0 || c.until.Sub(r.now) <= r.tolerated {
+		return
+	}
+	switch {
+	case c.emptied >= doubtful:
+		c.ask, f.ask = r.now, r.now
+	case r.flying > 0 || r.later > 0: // these may show that it is
+		f.ask = r.now.Add(2 * r.took())
+	}
 }
+
+// doubtful is how many calls of a window are granted although nothing remains that it is doubtful: one takes
+// the last unit, and a server that counts late grants a few more.
+const doubtful = 4
 
 // leastGain is how much earlier a call must be by asking: one that is throttled may cost a second.
 // It must also be an eighth of the wait.

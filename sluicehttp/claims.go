@@ -41,6 +41,11 @@ import (
 // open, one call asks as soon as the reset is possible. If it is throttled, none asks in the next
 // window, then in the next three, and so on.
 //
+// Only one call can take the last unit. If several of a window were granted, said that nothing remains, and
+// the reset is so far away that calls would fail instead of waiting, one asks immediately, unless some were
+// throttled before: a server that always says so lost all calls but the first ones. Until those in flight are
+// answered, calls wait.
+//
 // Does the rest suffice? Calls that were sent later are not counted in it. If they may use it up, calls
 // wait until these are answered: only the response to the last of them says whether something is left.
 // Without that each window of 100 ended with as many throttled calls as were in flight, and a gate that
@@ -75,7 +80,7 @@ func (st *state) noteClaims(h *hold, said *ratelimit.Info, found *findings, now 
 	if st.watched.CompareAndSwap(false, true) {
 		st.unseen.Store(st.gate.Stats().InFlight)
 	}
-	r := reply{gate: st.gate, now: now, began: cmp.Or(reroute.AdmittedAt(h.permit), now), call: h.number, sent: now, flying: st.inFlight.Load(), granted: !said.Throttled && said.Status < 400, refused: said.Throttled, cached: said.Status == http.StatusNotModified, total: st.sent.Load(), retryAt: said.RetryAt, source: said.RetrySource}
+	r := reply{gate: st.gate, now: now, began: cmp.Or(reroute.AdmittedAt(h.permit), now), call: h.number, sent: now, flying: st.inFlight.Load(), granted: !said.Throttled && said.Status < 400, refused: said.Throttled, cached: said.Status == http.StatusNotModified, total: st.sent.Load(), retryAt: said.RetryAt, source: said.RetrySource, tolerated: st.t.tolerated}
 	switch {
 	case h.state != st: // a call that asks, which another gate has counted
 		r.call = 0

@@ -443,3 +443,27 @@ func TestTransport_Claims_RefusedByABucket(t *testing.T) {
 		}
 	})
 }
+
+// A server that always says that nothing remains for an hour, and grants all calls: no call fails unasked.
+// If it does throttle, two calls have asked, and the others fail immediately.
+func TestTransport_ExhaustedForTooLong(t *testing.T) {
+	lie := sluicetest.Header("X-RateLimit-Limit: 5000", "X-RateLimit-Remaining: 0", "X-RateLimit-Reset: 3600")
+	for name, c := range map[string]struct {
+		then     sluicetest.Layer
+		good     int64 // of 40 calls by 8 workers
+		requests int
+	}{
+		"granted":   {sluicetest.Reply(200, "ok"), 40, 40},
+		"throttled": {sluicetest.Reply(429, "no"), 8, 10},
+	} {
+		t.Run(name, func(t *testing.T) {
+			then := sluicetest.When(func(n int, _ *http.Request) bool { return n > 8 }, c.then)
+			inWorld(t, sluicehttp.Config{}, layers(sluicetest.Delay(50*ms), lie, then, sluicetest.Reply(200, "ok")), func(w *world) {
+				good, took := w.callsOf(40, 8, "GET")
+				if requests := len(w.srv.Record().Requests); good != c.good || requests != c.requests || took > 10*time.Second {
+					t.Errorf("%d of 40 with %d requests in %v, want %d with %d", good, requests, took, c.good, c.requests)
+				}
+			})
+		})
+	}
+}
