@@ -183,6 +183,29 @@ func mashery(a *answer) {
 	a.other = true
 }
 
+// qualys inspects 409, with which that server blocks calls: too many in a period, whose wait is in the header, or
+// at the same time. https://docs.qualys.com/en/vm/api/get_started/get_started.htm
+func qualys(a *answer) {
+	if a.resp.StatusCode != http.StatusConflict {
+		return
+	}
+	number := func(field string) int {
+		n, err := strconv.Atoi(a.resp.Header.Get(field))
+		if err != nil {
+			return -1
+		}
+		return n
+	}
+	if wait := number(qualysWait); wait > 0 {
+		a.throttled("blocked")
+		a.after(float64(wait), qualysWait)
+	} else if most := number("X-Concurrency-Limit-Limit"); most > 0 && number("X-Concurrency-Limit-Running") >= most {
+		a.throttled("too many at the same time")
+	}
+}
+
+const qualysWait = "X-Ratelimit-Towait-Sec"
+
 const masheryError = "X-Mashery-Error-Code"
 
 // meta inspects a field that says in how many minutes calls for a business are accepted again:

@@ -41,7 +41,7 @@ var (
 		"request rate threshold exceeded", "throttled out", "was throttled", "were throttled", "being throttled",
 		"requests throttled", "request throttled", "throttle violation", "over qps", "over queries per second",
 		"request too frequent", "requests too frequent", "access too frequent", "too frequently", "trigger frequency limit",
-		"user flow control", "api flow control", "wait a few minutes before",
+		"user flow control", "api flow control", "api call frequency is", "spreading out your free api requests", "wait a few minutes before",
 	}
 	limitWords = []string{
 		"rate limit", "ratelimit", "request rate", "call rate", "request limit", "requests limit", "call limit", "calls limit",
@@ -59,7 +59,7 @@ var (
 
 	// What is in a body that has any of these words, in lower case: one for each of tooManyWords and
 	// limitWords, and one for each way to say when to call again.
-	limitStems = []string{"limit", "many", "rate", "throttl", "frequent", "qps", "per", "number", "concurrent", "spike", "allowance", "max", "flow", "wait"}
+	limitStems = []string{"limit", "many", "rate", "throttl", "frequen", "qps", "per", "number", "concurrent", "spike", "allowance", "max", "flow", "wait", "spreading"}
 	waitStems  = []string{"retry", "wait", "again", "available", "backoff", "reset", "next"}
 )
 
@@ -135,7 +135,7 @@ func tooManyOf(sentence string) bool {
 // the input.
 func (s *statement) explains() bool {
 	switch s.key {
-	case "", "h1", "detail", "details", "title", "text", "type", "status", "info", "note", "cause":
+	case "", "h1", "detail", "details", "title", "text", "type", "status", "info", "information", "note", "cause":
 		return true
 	}
 	return hasAny(s.key, explaining)

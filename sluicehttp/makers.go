@@ -22,7 +22,8 @@ import (
 //	                header says whose API it is: a path with "graphql" or of an API in
 //	                inspect_success.go, a body that is a query of GraphQL or calls a JSON-RPC method,
 //	                a header of Slack. A first look at no more than 512 bytes tells most of these
-//	                responses apart: a throttle begins with its error.
+//	                responses apart: a throttle begins with its error. And JSON of at most 512
+//	                bytes that answers a request which may be sent twice.
 //	all others      never
 //
 // Measured (BenchmarkRoundTrip, BenchmarkMakers, linux/amd64, Go 1.26): a request without a body
@@ -79,7 +80,9 @@ var makers = []maker{
 	{name: "Mashery", looks: withHeader(masheryError), inspect: mashery},
 	{name: "Meta", looks: withHeader(metaUsage), inspect: meta},
 	{name: "Exchange", looks: xmlError, mark: "ErrorServerBusy", inspect: exchange},
-	{name: "words", looks: wordy, inspect: inWords}, // the last: it is for what none of the others recognizes
+	{name: "Qualys", looks: withHeader(qualysWait), inspect: qualys},
+	{name: "words", looks: wordy, inspect: inWords},       // it is for what none of the others recognizes
+	{name: "envelope", looks: never, inspect: inEnvelope}, // and so is this, with status 200
 }
 
 // The places of those makers that throttle with status 200. TestMakers_Places checks them.
@@ -97,6 +100,8 @@ const (
 	marketoMaker
 	mondayMaker
 )
+
+var envelopeMaker = len(makers) - 1
 
 // speakers returns the makers that resp may be of, a bit for each. It calls what asks the request
 // by name: called through the table, c would move to the heap, which costs every request 100 ns.
@@ -119,16 +124,28 @@ func (c *call) speakers(resp *http.Response) (some uint32) {
 			return 1 << at
 		}
 	case c.req.Body == nil || !shortJSON(resp):
+		return c.envelope(resp)
 	case c.toGraphQL():
 		return 1 << graphQLMaker
 	case ofSlack(resp):
 		return 1 << slackMaker
-	case c.req.Method == http.MethodPost:
-		if at := c.sent(); at != 0 {
-			return 1 << at
+	default:
+		if c.req.Method == http.MethodPost {
+			if at := c.sent(); at != 0 {
+				return 1 << at
+			}
 		}
+		return c.envelope(resp)
 	}
 	return some
+}
+
+// envelope returns the bit of the maker of envelopes if resp may be one.
+func (c *call) envelope(resp *http.Response) uint32 {
+	if c.safe && brief(resp) {
+		return 1 << envelopeMaker
+	}
+	return 0
 }
 
 // inspectAs lets those makers inspect a that some has a bit for, within patience.

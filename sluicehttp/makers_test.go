@@ -244,7 +244,7 @@ var words = []word{
 	{"a problem without a type", 403, problemType, "/", "x", `{"title": "iana.org/assignments/http-problem-types#quota-exceeded"}`, 0, 0},
 	{"Slack, another error", 200, "Content-Type: application/json|X-Slack-Req-Id: 1", "/", "{}", `{"ok":false,"error":"channel_not_found"}`, 0, 0},
 	{"Slack, as text", 200, "Content-Type: application/json|X-Slack-Req-Id: 1", "/", "{}", `{"ok":true,"message":{"text":"\"ratelimited\""}}`, 0, 0},
-	{"Slack elsewhere", 200, "", "/", "{}", `{"ok":false,"error":"ratelimited"}`, 0, 0},
+	{"Slack elsewhere", 200, "", "/", "{}", `{"ok":false,"error":"ratelimited"}`, second, 0},
 	{"another 503", 503, "", "/api/chat", "{}", `{"error":"model is loading"}`, another, 0},
 	{"another 500", 500, "", "/", "x", `{"error":{"type":"api_error"}}`, another, 0},
 	{"not found", 404, "", "/", "x", fmt.Sprintf(googleForbidden, "rateLimitExceeded"), 0, 0},

@@ -29,6 +29,24 @@ var unknownWords = []word{
 	{"a date in the text", 429, text, "/", "x", "Rate limit exceeded, retry at 2000-01-01T00:00:20Z.", 20 * second, 20 * second},
 	{"a time of the day in the text", 429, text, "/", "x", "Rate limit exceeded, retry after 14:30:00 GMT.", second, second},
 	{"a number in the text", 429, text, "/", "x", "Rate limit exceeded, try again after 20: x", second, second},
+	// https://docs.qualys.com/en/vm/api/get_started/get_started.htm
+	{"Qualys", 409, "Content-Type: text/xml|X-RateLimit-ToWait-Sec: 7|X-Concurrency-Limit-Limit: 2|X-Concurrency-Limit-Running: 0", "/", "x", "<CODE>1965</CODE>", 7 * second, 7 * second},
+	{"Qualys, at the same time", 409, "Content-Type: text/xml|X-RateLimit-ToWait-Sec: 0|X-Concurrency-Limit-Limit: 2|X-Concurrency-Limit-Running: 2", "/", "x", "<CODE>1960</CODE>", second, second},
+	{"Qualys, a conflict", 409, "Content-Type: text/xml|X-RateLimit-ToWait-Sec: 0|X-Concurrency-Limit-Limit: 2|X-Concurrency-Limit-Running: 1", "/", "x", "<CODE>1905</CODE>", 0, 0},
+	// https://business-api.tiktok.com/portal/docs?id=1737172488964097
+	{"TikTok", 200, "", "/", "", `{"code":40100,"message":"Too many requests. Please retry in some time.","request_id":"1","data":{}}`, second, second},
+	{"TikTok, a POST", 200, "", "/", "x", `{"code":40100,"message":"Too many requests. Please retry in some time.","request_id":"1","data":{}}`, second, 0},
+	{"TikTok, fine", 200, "", "/", "", `{"code":0,"message":"no longer too many requests","data":{}}`, 0, 0},
+	// https://www.last.fm/api/errorcodes
+	{"Last.fm", 200, "", "/2.0/", "", `{"error":29,"message":"Rate Limit Exceeded - Your IP has made too many requests in a short period"}`, second, second},
+	// https://www.alphavantage.co/support
+	{"Alpha Vantage", 200, "", "/query", "", `{"Note":"Thank you for using Alpha Vantage! Our standard API call frequency is 5 calls per minute and 500 calls per day."}`, second, second},
+	{"Alpha Vantage, a second", 200, "", "/query", "", `{"Information":"Thank you for using Alpha Vantage! Please consider spreading out your free API requests more sparingly (1 request per second)."}`, second, second},
+	{"Alpha Vantage, a day", 200, "", "/query", "", `{"Information":"We have detected your API key and our standard API rate limit is 25 requests per day."}`, 0, 0},
+	{"a wait in an envelope", 200, "", "/", "", `{"success":false,"error":"too many requests","retry_after":7}`, 7 * second, 7 * second},
+	{"an entry of a log", 200, "", "/", "", `{"level":"error","message":"too many requests","code":429}`, 0, 0},
+	{"data in an envelope", 200, "", "/", "", `{"code":1,"message":"too many requests","data":{"a":1}}`, 0, 0},
+	{"an envelope that is fine", 200, "", "/", "", `{"success":true,"message":"rate limit exceeded"}`, 0, 0},
 	// https://support.mashery.com/docs/read/mashery_api/20_reporting/error_codes
 	{"Mashery", 403, "Content-Type: text/xml|X-Mashery-Error-Code: ERR_403_DEVELOPER_OVER_QPS", "/", "x", "<h1>Developer Over Qps</h1>", second, second},
 	{"Mashery, with a time", 403, "Content-Type: text/xml|X-Mashery-Error-Code: ERR_403_DEVELOPER_OVER_QPS|Retry-After: 3", "/", "x", "<h1>Developer Over Qps</h1>", 3 * second, 3 * second},
@@ -135,7 +153,7 @@ var unknownWords = []word{
 	{"Salesforce, the day", 403, "", "/", "x", `[{"message":"TotalRequests Limit exceeded.","errorCode":"REQUEST_LIMIT"}]`, 0, 0},
 	{"a page about limits", 403, html, "/", "x", "<title>Forbidden</title><p>See our <a href=/rate-limits>rate limits</a>, or sign in.</p>", 0, 0},
 	{"a page of a site", 200, html, "/", "", "<title>Rate limit exceeded</title> too many requests", 0, 0},
-	{"JSON of a site", 200, "", "/articles/1", "", `{"error":"rate limit exceeded"}`, 0, 0},
+	{"JSON of a site", 200, "", "/articles/1", "", `{"id":1,"author":"x","error":"rate limit exceeded"}`, 0, 0},
 	{"a conflict", 409, "", "/", "x", `{"message":"version conflict","retry_after":5}`, 0, 0},
 	{"a maximum that is no rate", 400, "", "/", "x", `{"errors":[{"message":"'zone' is not a valid value for kind because exceeded maximum number of zone rulesets for phase http_ratelimit"}]}`, 0, 0},
 	{"a batch that is too large", 400, "", "/", "x", `{"error":"The number of requests in the batch exceeded the maximum of 100"}`, 0, 0},

@@ -1,0 +1,69 @@
+package sluicehttp
+
+import (
+	"bytes"
+	"encoding/json"
+	"net/http"
+	"slices"
+	"strings"
+)
+
+// # How does an unknown server throttle with status 200?
+//
+// With an envelope: an object that has a code and a message, and no data.
+//
+//	{"code": 40100, "message": "Too many requests. Please retry in some time.", "request_id": "…", "data": {}}
+//	    https://business-api.tiktok.com/portal/docs?id=1737172488964097
+//	{"error": 29, "message": "Rate Limit Exceeded - Your IP has made too many requests in a short period"}
+//	    https://www.last.fm/api/errorcodes
+//	{"Note": "Thank you for using Alpha Vantage! Our standard API call frequency is 5 calls per minute and …"}
+//	    https://www.alphavantage.co/support
+//
+// Such a response is short, and its length is known. The same words may be data, as in a log: so an object
+// that has any other key is none, nor one with data or that says that all is well. And only a request that
+// may be sent twice is sent again.
+
+// brief reports whether resp is JSON that is short enough to be read: its bytes are there or nearly.
+func brief(resp *http.Response) bool {
+	return 0 < resp.ContentLength && resp.ContentLength <= mostGlanced && shortJSON(resp)
+}
+
+// inEnvelope inspects a brief response with status 200 that may be an envelope.
+func inEnvelope(a *answer) {
+	body := bytes.TrimSpace(a.peek())
+	if !bytes.HasPrefix(body, []byte("{")) || !hasAny(strings.ToLower(string(body)), limitStems) {
+		return
+	}
+	var fields map[string]json.RawMessage
+	if json.Unmarshal(body, &fields) != nil {
+		return
+	}
+	for key, value := range fields {
+		if !enveloping(words(key), string(value)) {
+			return
+		}
+	}
+	all := statementsOf(body)
+	if slices.ContainsFunc(all, func(s statement) bool { return s.tooMany(true) }) {
+		a.throttled("the body says so")
+		a.waitsFor(all)
+	}
+}
+
+// enveloping reports whether a field of an object, whose key is in lower case, as words, is of an envelope that
+// does not say that all is well.
+func enveloping(key, value string) bool {
+	value = strings.ToLower(strings.Trim(value, `"`))
+	switch key {
+	case "ok", "success", "succeeded":
+		return value == "false" || value == "0"
+	case "data", "result", "results", "response", "payload":
+		return slices.Contains([]string{"", "null", "{}", "[]", "false"}, value)
+	case "request id", "requestid", "trace id", "traceid", "log id", "logid", "id", "time", "timestamp", "ts", "docs", "documentation url", "version":
+		return true
+	}
+	if (&statement{key: key}).explains() || waitField(key) != "" {
+		return !slices.Contains([]string{"0", "200", "ok", "success", "true"}, value)
+	}
+	return false
+}
