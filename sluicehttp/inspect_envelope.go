@@ -13,7 +13,7 @@ import (
 // With an envelope: an object that has a code and a message, and no data.
 //
 //	{"code": 40100, "message": "Too many requests. Please retry in some time.", "request_id": "…", "data": {}}
-//	    https://business-api.tiktok.com/portal/docs?id=1737172488964097
+//	    https://business-api.tiktok.com/portal/docs
 //	{"error": 29, "message": "Rate Limit Exceeded - Your IP has made too many requests in a short period"}
 //	    https://www.last.fm/api/errorcodes
 //	{"Note": "Thank you for using Alpha Vantage! Our standard API call frequency is 5 calls per minute and …"}

@@ -184,7 +184,7 @@ func mashery(a *answer) {
 }
 
 // qualys inspects 409, with which that server blocks calls: too many in a period, whose wait is in the header, or
-// at the same time. https://docs.qualys.com/en/vm/api/get_started/get_started.htm
+// at the same time. https://docs.qualys.com/en/vm/api/scans/get_started/get_started.htm
 func qualys(a *answer) {
 	if a.resp.StatusCode != http.StatusConflict {
 		return

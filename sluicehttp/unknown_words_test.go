@@ -29,11 +29,11 @@ var unknownWords = []word{
 	{"a date in the text", 429, text, "/", "x", "Rate limit exceeded, retry at 2000-01-01T00:00:20Z.", 20 * second, 20 * second},
 	{"a time of the day in the text", 429, text, "/", "x", "Rate limit exceeded, retry after 14:30:00 GMT.", second, second},
 	{"a number in the text", 429, text, "/", "x", "Rate limit exceeded, try again after 20: x", second, second},
-	// https://docs.qualys.com/en/vm/api/get_started/get_started.htm
+	// https://docs.qualys.com/en/vm/api/scans/get_started/get_started.htm
 	{"Qualys", 409, "Content-Type: text/xml|X-RateLimit-ToWait-Sec: 7|X-Concurrency-Limit-Limit: 2|X-Concurrency-Limit-Running: 0", "/", "x", "<CODE>1965</CODE>", 7 * second, 7 * second},
 	{"Qualys, at the same time", 409, "Content-Type: text/xml|X-RateLimit-ToWait-Sec: 0|X-Concurrency-Limit-Limit: 2|X-Concurrency-Limit-Running: 2", "/", "x", "<CODE>1960</CODE>", second, second},
 	{"Qualys, a conflict", 409, "Content-Type: text/xml|X-RateLimit-ToWait-Sec: 0|X-Concurrency-Limit-Limit: 2|X-Concurrency-Limit-Running: 1", "/", "x", "<CODE>1905</CODE>", 0, 0},
-	// https://business-api.tiktok.com/portal/docs?id=1737172488964097
+	// https://business-api.tiktok.com/portal/docs
 	{"TikTok", 200, "", "/", "", `{"code":40100,"message":"Too many requests. Please retry in some time.","request_id":"1","data":{}}`, second, second},
 	{"TikTok, a POST", 200, "", "/", "x", `{"code":40100,"message":"Too many requests. Please retry in some time.","request_id":"1","data":{}}`, second, 0},
 	{"TikTok, fine", 200, "", "/", "", `{"code":0,"message":"no longer too many requests","data":{}}`, 0, 0},
