@@ -103,7 +103,7 @@ func (l *learner) refused(e *ending, asked time.Duration, named Unit) (ignored b
 		l.blockedAt = e.now
 	}
 	l.askedUntil = max(l.askedUntil, e.now+asked)
-	reply := adaptive.Reply{Outcome: adaptive.Refused, RetryAfter: asked}
+	reply := adaptive.Reply{Outcome: adaptive.Refused, RetryAfter: asked, AtOnce: e.atOnce}
 	if l.more == nil {
 		call, _ := l.charged(e)
 		return l.controller.Ended(e.now, call, reply)

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/sluice-go/sluice/internal/adaptive"
+	"github.com/sluice-go/sluice/internal/errs"
 	"github.com/sluice-go/sluice/internal/queue"
 	"github.com/sluice-go/sluice/internal/sat"
 	"github.com/sluice-go/sluice/internal/usedup"
@@ -151,6 +152,7 @@ func (s *listener) noteThrottled(err error, since, asked time.Duration, p *Permi
 		return l, nil
 	}
 	call := p.ending(now, since)
+	call.atOnce = errs.IsAtOnce(err)
 	if p != nil {
 		p.first(denied)
 	}

@@ -38,6 +38,7 @@ type ending struct {
 	settled, settledCosts bool   // Settle or SettleCosts was called
 	departure             uint32 // the number of its record; 0: there is none
 	repeated              bool   // the server had throttled the same call before
+	atOnce                bool   // it was throttled because of those in flight, the server says
 
 	// As of its end: see memory.endRecord.
 	inFlight int64 // other calls

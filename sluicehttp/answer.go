@@ -24,6 +24,9 @@ type answer struct {
 	// other reports that the server names another reason, so that a status such as 403, which may
 	// mean too many calls, does not.
 	other bool
+
+	// atOnce reports that the server throttled because of the calls in flight at the same time.
+	atOnce bool
 }
 
 // throttled notes that the server did nothing because there were too many calls.

@@ -35,6 +35,7 @@ type call struct {
 	explained bool      // a published window explains why the last attempt was throttled, see excuse
 	partly    bool      // the server did a part of it in the last attempt
 	other     bool      // the server named another reason in the last attempt than too many calls
+	atOnce    bool      // it said that it throttled because of the calls in flight
 	page      *page     // of the report, or nil
 	began     time.Time // zero if ctx has no deadline
 	body      replay

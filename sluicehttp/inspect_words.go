@@ -57,6 +57,9 @@ var (
 	}
 	shortWords = []string{"second", "/sec", "minute"}
 
+	// What the body of a throttle says if it is because of the calls in flight.
+	atOnceWords = []string{"concurren", "simultaneous", "in flight", "in parallel", "at the same time"}
+
 	// What is in a body that has any of these words, in lower case: one for each of tooManyWords and
 	// limitWords, and one for each way to say when to call again.
 	limitStems = []string{"limit", "many", "rate", "throttl", "frequen", "qps", "per", "number", "concurrent", "spike", "allowance", "max", "flow", "wait", "spreading"}
@@ -72,11 +75,12 @@ func inWords(a *answer) {
 	}
 	body := a.peek()
 	body = body[:min(len(body), mostWords)]
-	stems := limitStems
+	stems, text := limitStems, strings.ToLower(string(body))
 	if a.said.Throttled {
+		a.atOnce = hasAny(text, atOnceWords)
 		stems = waitStems
 	}
-	if !hasAny(strings.ToLower(string(body)), stems) {
+	if !hasAny(text, stems) {
 		return // most errors, for a fraction of the time
 	}
 	all := statementsOf(body)
@@ -91,6 +95,7 @@ func inWords(a *answer) {
 		}
 		a.throttled("the body says so")
 		a.partly = a.resp.StatusCode >= 500
+		a.atOnce = hasAny(text, atOnceWords)
 	}
 	if !timed {
 		a.waitsFor(all)

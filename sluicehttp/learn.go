@@ -11,9 +11,9 @@ import (
 
 // inspect completes said, the limits in the header of resp: by those makers that some
 // has a bit for, by Config.Inspect, which has the last word, and by when to retry. resp
-// arrived at now. Its body is waited for for at most patience. partly and other are those of an
-// answer.
-func (st *state) inspect(resp *http.Response, some uint32, said *ratelimit.Info, now time.Time, patience time.Duration) (partly, other bool) {
+// arrived at now. Its body is waited for for at most patience. partly, other and atOnce are those of
+// an answer.
+func (st *state) inspect(resp *http.Response, some uint32, said *ratelimit.Info, now time.Time, patience time.Duration) (partly, other, atOnce bool) {
 	if inspect := st.t.cfg.Inspect; inspect != nil || some != 0 {
 		seen, header := *said, *said // copies, so that only an inspection causes allocations
 		a := answer{resp: resp, peek: st.peeker(resp, &header, now, patience), said: &seen}
@@ -24,7 +24,7 @@ func (st *state) inspect(resp *http.Response, some uint32, said *ratelimit.Info,
 		if seen.Throttled && !said.Throttled && seen.RetryAt.IsZero() {
 			st.whenRefused(&seen, resp, now)
 		}
-		*said, partly, other = seen, a.partly, a.other
+		*said, partly, other, atOnce = seen, a.partly, a.other, a.atOnce
 	}
 	if !said.RetryAt.IsZero() {
 		said.RetryAt = st.cut(said.RetryAt, now, said.RetrySource)
@@ -32,7 +32,7 @@ func (st *state) inspect(resp *http.Response, some uint32, said *ratelimit.Info,
 	if said.Throttled {
 		st.when(said, now)
 	}
-	return partly, other
+	return partly, other, atOnce
 }
 
 // whenRefused reads when to retry from the header of resp as if its status had said that it is

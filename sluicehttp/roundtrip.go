@@ -256,7 +256,7 @@ func (c *call) learn(h *hold, resp *http.Response) (*failure, time.Time) {
 		}
 		now = time.Now()
 	}
-	c.partly, c.other = st.inspect(resp, some, &said, now, c.patience())
+	c.partly, c.other, c.atOnce = st.inspect(resp, some, &said, now, c.patience())
 	if said.ShouldRetry != nil && !*said.ShouldRetry {
 		// No waiting ends it: an account without credit, a spend limit. It says nothing about how
 		// often calls may be made.

@@ -193,3 +193,45 @@ func TestTransport_UnclearIsPassedOn(t *testing.T) {
 		}
 	})
 }
+
+// A server that says that there are too many calls at the same time: the number is known from the first call that is
+// throttled after the first burst. Otherwise calls that take as long as these were paced by a rate.
+func TestTransport_SaysThatItCountsCallsInFlight(t *testing.T) {
+	for name, c := range map[string]struct {
+		places  int64
+		work    time.Duration
+		workers int
+		says    string
+	}{
+		"Google":   {10, 1500 * ms, 64, `{"error":{"code":429,"message":"Exhausted concurrent requests quota.","status":"RESOURCE_EXHAUSTED"}}`},
+		"Mixpanel": {5, 3 * time.Second, 16, `{"error":"Query rate limit exceeded. Maximum of 5 concurrent queries allowed"}`},
+		"a text":   {4, 250 * ms, 16, "too many requests are processed at the same time"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var flying, throttled atomic.Int64
+			full := func(int, *http.Request) bool {
+				if flying.Add(1) <= c.places {
+					return false
+				}
+				flying.Add(-1)
+				throttled.Add(1)
+				return true
+			}
+			var k atomic.Int64
+			work := sluicetest.Handler(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+				defer flying.Add(-1)
+				time.Sleep(c.work * time.Duration(7+k.Add(1)*5%7) / 10) // 0.7 to 1.3 times
+			}))
+			no := sluicetest.Reply(429, c.says, "Content-Type: application/json")
+			inWorld(t, sluicehttp.Config{}, layers(sluicetest.Delay(50*ms), sluicetest.When(full, no), work), func(w *world) {
+				const calls = 200
+				good, took := w.callsOf(calls, c.workers, "GET")
+				ideal := (c.work + 50*ms) * calls / time.Duration(c.places)
+				t.Logf("%d, %d throttled, %v of %v", good, throttled.Load(), took, ideal)
+				if most := c.workers + 8; good != calls || int(throttled.Load()) > most || took > ideal*11/10 {
+					t.Errorf("want all, at most %d throttled, within %v", most, ideal*11/10)
+				}
+			})
+		})
+	}
+}

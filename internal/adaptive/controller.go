@@ -87,6 +87,7 @@ type Call struct {
 	round     uint32 // of latency
 	saturated bool   // callers waited for their turn
 	poll      bool   // it started during a blockage
+	atOnce    bool   // see Reply
 }
 
 // An Outcome is how a call ended.
@@ -104,6 +105,7 @@ const (
 type Reply struct {
 	Outcome    Outcome
 	RetryAfter time.Duration // from now on; 0: the server did not say
+	AtOnce     bool          // it was rejected because of the calls in flight, the server says
 }
 
 // New returns a controller that knows nothing.
@@ -277,7 +279,7 @@ func (c *Controller) Settle(now, since time.Duration, delta float64) {
 // once for each call.
 func (c *Controller) Ended(now time.Duration, call Call, reply Reply) (ignored bool) {
 	t := now.Seconds()
-	c.at = t
+	c.at, call.atOnce = t, reply.AtOnce
 	took := math.Max(0, t-call.sent)
 	c.latency.ended(c, took, call, reply.Outcome == Granted)
 	until := c.until
