@@ -31,11 +31,8 @@ func brief(resp *http.Response) bool {
 // inEnvelope inspects a brief response with status 200 that may be an envelope.
 func inEnvelope(a *answer) {
 	body := bytes.TrimSpace(a.peek())
-	if !bytes.HasPrefix(body, []byte("{")) || !hasAny(strings.ToLower(string(body)), limitStems) {
-		return
-	}
 	var fields map[string]json.RawMessage
-	if json.Unmarshal(body, &fields) != nil {
+	if !bytes.HasPrefix(body, []byte("{")) || json.Unmarshal(body, &fields) != nil {
 		return
 	}
 	for key, value := range fields {
