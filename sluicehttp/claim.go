@@ -311,10 +311,38 @@ type ending struct {
 
 	// Whether the reset moves, as that of a bucket does.
 	moves    int     // how often in a row it has moved although nothing had come back
-	constant int     // how often of these, in a row, with the same time for each missing unit,
-	perLeast float64 // which is between these, in nanoseconds
-	perMost  float64
+	moved    perUnit // then
+	grown    perUnit // when it was further away because more was missing
+	shortest stretch // to the reset, since it was further away last
 	ofBucket bool
+}
+
+// A perUnit is the time for each missing unit, according to responses in a row that agree.
+type perUnit struct {
+	constant    int // how many
+	least, most float64
+}
+
+// agree notes that the time is between least and most, in nanoseconds, and reports whether enough responses agree.
+func (u *perUnit) agree(least, most float64) bool {
+	if u.constant == 0 || least > u.most || most < u.least {
+		*u = perUnit{0, least, most}
+	}
+	u.least, u.most = max(u.least, least), min(u.most, most)
+	u.constant++
+	return u.constant == bucketProof
+}
+
+// A stretch is the time to a reset while so much was missing.
+type stretch struct {
+	left    time.Duration
+	took    time.Duration // by the call that says so
+	missing float64
+}
+
+// perUnit returns the bounds of the time for each missing unit. A remaining half may be stated as 0.
+func (s stretch) perUnit(rounding time.Duration) (least, most float64) {
+	return float64(s.left-rounding) / s.missing, float64(s.left+s.took) / (s.missing - 1)
 }
 
 // bucketProof is after how many moves a limit is a bucket.
@@ -329,6 +357,7 @@ func (e *ending) bound(l *ratelimit.Limit, missing, remaining float64, r *reply)
 	before := *e
 	e.call, e.sent, e.remaining = r.call, r.sent, remaining
 	left := l.ResetAt.Sub(r.now)
+	e.grow(left, l.Rounding, missing, r)
 	from, until := r.sent.Add(left-l.Rounding), l.ResetAt
 	if l.Window > 0 && left > l.Window {
 		until = r.now.Add(l.Window)
@@ -338,7 +367,7 @@ func (e *ending) bound(l *ratelimit.Limit, missing, remaining float64, r *reply)
 	switch {
 	case before.until.IsZero():
 	case remaining > before.remaining:
-		e.moves, e.constant, another = 0, 0, true
+		e.moves, e.moved.constant, another = 0, 0, true
 	case over:
 		another = true
 		// In a window that has begun since, others may have used what is missing.
@@ -365,16 +394,32 @@ func (e *ending) move(left, rounding time.Duration, missing float64, r *reply) {
 	if left < 4*rounding {
 		return // then any time for each missing unit would do
 	}
-	// A remaining half may be stated as 0.
-	least, most := float64(left-rounding)/missing, float64(left+r.now.Sub(r.sent))/(missing-1)
-	if e.constant == 0 || least > e.perMost || most < e.perLeast {
-		e.constant, e.perLeast, e.perMost = 0, least, most
+	if e.moved.agree(stretch{left, r.now.Sub(r.sent), missing}.perUnit(rounding)) {
+		e.ofBucket = true
 	}
-	e.perLeast, e.perMost = max(e.perLeast, least), min(e.perMost, most)
-	if e.constant++; e.constant == bucketProof {
+}
+
+// grow notes whether the reset is further away because more is missing, which that of a window never is. So a reset of
+// a few roundings is enough: of ten with two per second, which are full after 5 s, each burst had waited for all ten.
+func (e *ending) grow(left, rounding time.Duration, missing float64, r *reply) {
+	now, before := stretch{left, r.now.Sub(r.began), missing}, e.shortest
+	switch {
+	case math.IsInf(missing, 1):
+		return
+	case before.missing == 0, missing <= before.missing, left < before.left:
+		e.shortest = now
+		return
+	case left <= before.left+rounding+mostOvertaking:
+		return
+	}
+	e.shortest = now
+	least, most := now.perUnit(rounding)
+	if l, m := before.perUnit(rounding); l > most || m < least {
+		e.grown = perUnit{} // such as the time to the next one, which is none while some remain
+	} else if e.grown.agree(max(l, least), min(m, most)) {
 		e.ofBucket = true
 	}
 }
 
 // isWindow notes that it is no bucket.
-func (e *ending) isWindow() { e.ofBucket, e.constant = false, 0 }
+func (e *ending) isWindow() { e.ofBucket, e.moved, e.grown = false, perUnit{}, perUnit{} }

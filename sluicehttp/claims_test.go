@@ -176,6 +176,26 @@ func gcra(rate float64, burst int) func(time.Time, http.Header) bool {
 	}
 }
 
+// limitd is auth0/limitd: a bucket that says when it is full, in seconds since 1970, and nothing else.
+func limitd(rate, burst float64) func(time.Time, http.Header) bool {
+	level, at := burst, time.Time{}
+	return func(now time.Time, h http.Header) bool {
+		if !at.IsZero() {
+			level = min(burst, level+rate*now.Sub(at).Seconds())
+		}
+		at = now
+		ok := level >= 1
+		if ok {
+			level--
+		}
+		full := now.Add(time.Duration((burst - level) / rate * float64(time.Second)))
+		h.Set("X-RateLimit-Limit", strconv.Itoa(int(burst)))
+		h.Set("X-RateLimit-Remaining", strconv.Itoa(int(level)))
+		h.Set("X-RateLimit-Reset", strconv.FormatInt(full.Add(time.Second-1).Unix(), 10))
+		return ok
+	}
+}
+
 // tollbooth is didip/tollbooth 7: the limit is the rate, Reset is always 1, and there is no
 // Retry-After.
 func tollbooth(rate float64, burst int) func(time.Time, http.Header) bool {
@@ -286,6 +306,8 @@ func TestTransport_Claims(t *testing.T) {
 		{"throttled", func() func(time.Time, http.Header) bool { return gcra(20, 5) }, sluicehttp.Config{}, 6005, 300 * second, .85, .03},
 		{"throttled, told", func() func(time.Time, http.Header) bool { return gcra(20, 5) }, told(20), 6005, 300 * second, .99, 0},
 		{"throttled, burst of 1", func() func(time.Time, http.Header) bool { return gcra(20, 1) }, sluicehttp.Config{}, 6001, 300 * second, .85, .03},
+		// Only the reset shows that it is a bucket, and it is full after a few roundings. Each burst had waited for that: 88 %.
+		{"limitd", func() func(time.Time, http.Header) bool { return limitd(2, 10) }, sluicehttp.Config{}, 190, 90 * second, .95, .18},
 		{"tollbooth", func() func(time.Time, http.Header) bool { return tollbooth(20, 5) }, sluicehttp.Config{}, 6005, 300 * second, .85, .03},
 		{"tollbooth, told", func() func(time.Time, http.Header) bool { return tollbooth(20, 5) }, told(20), 6005, 300 * second, .99, 0},
 		{"httprate", func() func(time.Time, http.Header) bool { return httprate(20, second) }, sluicehttp.Config{}, 2400, 120 * second, .95, .03},
