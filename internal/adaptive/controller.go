@@ -302,7 +302,7 @@ func (c *Controller) Ended(now time.Duration, call Call, reply Reply) (ignored b
 			c.unblock(call)
 		}
 		if call.before < c.crowd.sent {
-			c.crowd.answered(c)
+			c.crowd.answered(c, reply.Outcome)
 		} else {
 			average(&c.answer, took, .05)
 		}
