@@ -36,7 +36,6 @@ type capacity struct {
 	entry    float64 // limit when the cap was found
 	full     float64 // replies at the limit since it changed
 	bad      float64 // refused ones of them
-	noise    float64 // share that is rejected without reason
 	falls    float64 // how often the limit fell without having been good in between
 	price    float64 // calls that the last rejection has cost
 	tried    float64 // calls in flight, as many as the first burst was granted, which are not exceeded; 0: unknown
@@ -96,7 +95,6 @@ func (k *capacity) granted(c *Controller, call Call) {
 	}
 	k.full++
 	if k.full >= math.Max(100*k.patience, k.price/capShare) {
-		k.noise += (k.bad/k.full - k.noise) * .5
 		k.falls, k.guessed = 0, false
 		before := k.limit
 		k.move(c, math.Floor(math.Max(1, math.Min(2*k.raise, k.limit/2))))
@@ -131,7 +129,7 @@ func (k *capacity) refused(c *Controller, t float64, call Call, told bool) bool 
 		least, longest = 1, 64
 	}
 	k.price = k.lost(c, t)
-	if k.bad >= least && k.bad > (2*k.noise+.02)*k.full {
+	if k.bad >= least && k.bad > noise*k.full {
 		k.patience = math.Min(longest, 2*k.patience)
 		k.move(c, -math.Max(1, k.raise))
 		k.raise = 0
@@ -325,6 +323,7 @@ func (k *capacity) separate() (j float64, split, bad int, share float64) {
 
 const (
 	slower      = 3   // times as long as a rejection takes an answer of a server that is at work
+	noise       = .02 // of the calls may be rejected for another reason
 	capShare    = .05 // of the calls may be lost because more in flight is tried
 	mostGuessed = 1   // the first burst may have been granted one more, as one of it had ended
 
