@@ -180,7 +180,7 @@ func (k *costly) end(c *Controller, call Call, blocked float64) {
 		}
 		c.track(Bounding, math.Max(rate, .98*mean), Costly)
 	default:
-		k.narrow(c, got, mean, blocked)
+		k.narrow(c, got, mean)
 	}
 }
 
@@ -189,7 +189,7 @@ func (k *costly) end(c *Controller, call Call, blocked float64) {
 const mostVain = 2
 
 // narrow moves a bound after a blockage that was costly again.
-func (k *costly) narrow(c *Controller, got, mean, blocked float64) {
+func (k *costly) narrow(c *Controller, got, mean float64) {
 	b := &c.blockage
 	k.quick = false
 	if k.looking {
@@ -222,9 +222,6 @@ func (k *costly) narrow(c *Controller, got, mean, blocked float64) {
 		k.hold = math.Max(k.hold, k.price*rate/c.meanCost/foundShare)
 	} else if !k.settled() {
 		rate = math.Max(.4*k.high, math.Pow(k.low, .6)*math.Pow(k.high, .4))
-		if k.high < 4*k.low {
-			k.hold = math.Max(k.hold, blocked*rate/c.meanCost/(math.Pow(k.high/k.low, .1)-1))
-		}
 	}
 	if c.sharing.peers > 1 {
 		rate = math.Min(rate, belowRefuted*b.pace)
