@@ -50,8 +50,6 @@ const (
 	quietMin  = 16
 	quietMax  = 100
 	quietTime = 1.5 // seconds
-
-	whilePatient = 6. // calls, at least, before what was accepted before a trouble is tried again
 )
 
 func (p *pace) init(cfg Config) {
@@ -147,9 +145,6 @@ func (p *pace) set(c *Controller) {
 		p.now = c.costly.pace(c)
 	case Windowed:
 		p.now = c.window.pace()
-	}
-	if c.phase != Windowed && p.patience < math.Inf(1) { // or the next call comes long after the incident
-		p.now = math.Max(p.now, whilePatient*c.meanCost/p.patience)
 	}
 	p.now = c.within(p.now)
 }
