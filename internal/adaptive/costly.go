@@ -83,9 +83,6 @@ const (
 	quickPause  = 15. // seconds
 	quickHold   = 8.  // calls
 	quickDouble = 16.
-
-	// If it was a window, the next one is used up in so many seconds: of 200 a minute, at 5/s, the last 100 came 20 s late.
-	windowUse = 8.
 )
 
 // paid returns the calls that pay for another look at the bounds. A pace that doubles anyway comes
@@ -168,7 +165,7 @@ func (k *costly) end(c *Controller, call Call, blocked float64) {
 		}
 		if b.crowd { // active is how fast callers came, not how fast the server is
 			k.high = math.Max(active, 2*mean)
-			rate = math.Min(rate, math.Max(c.cautious(), got/windowUse))
+			rate = math.Min(rate, c.cautious())
 		} else { // what was granted in less than a second may all be a burst
 			rate = math.Min(rate, math.Max(got/2, c.cautious()/4))
 		}

@@ -296,15 +296,3 @@ func TestController_ACapWhoseRejectionsAreCostlyIsSeldomTried(t *testing.T) {
 		t.Errorf("%.0f %% of a cap of 10 in a minute: %+v", 100*share, r.controller.Belief())
 	}
 }
-
-// What a first burst was granted is used up soon in the next window as well. At 5/s, 300 calls at 100 a minute ended 20 s
-// after the last window had begun.
-func TestController_UsesLongWindowsSoon(t *testing.T) {
-	take, end := windows(100, 60, 0), func(t float64) time.Duration { return seconds(60 - math.Mod(t, 60)) }
-	r := newRun(t, Config{Unlimited: true}, server{take: take, retry: end})
-	r.callers = 16
-	r.until(180)
-	if len(r.granted) < 300 || r.granted[299] > 132 || len(r.refused) > 30 {
-		t.Errorf("of 300 calls %d were granted within 132 s, %d rejected: %+v", count(r.granted, 0, 132), len(r.refused), r.controller.Belief())
-	}
-}

@@ -456,7 +456,7 @@ func TestController_Adopt_ClocksMayDiffer(t *testing.T) {
 	if at := b.Demand(6*time.Second, 0); at != 6*time.Second {
 		t.Errorf("after Resume it ends at %v", at)
 	}
-	if got := b.Belief(); got.Phase != Windowed || got.Why != Shared || math.Abs(got.Pace-b.window.pace()/2) > 1e-9 {
+	if got := b.Belief(); got.Phase != Windowed || got.Why != Shared || math.Abs(got.Pace-front*100./60/2) > 1e-9 {
 		t.Errorf("%+v", got)
 	}
 }

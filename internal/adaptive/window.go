@@ -185,17 +185,11 @@ func (w *window) fail(c *Controller, call Call) {
 	c.costly.restore(c, w.bounds, call)
 }
 
-// front is how much faster than its mean a window is used, at least: what is left of its time
-// bridges what the client does not know. A long one is used in frontTime, or the last calls come late.
-const (
-	front     = 3.
-	mostFront = 10.
-	frontTime = 6. // seconds
-)
+// front is how much faster than its mean a window is used: what is left of its time
+// bridges what the client does not know.
+const front = 3
 
-func (w *window) pace() float64 {
-	return math.Min(mostFront, math.Max(front, w.length/frontTime)) * w.count / w.length
-}
+func (w *window) pace() float64 { return front * w.count / w.length }
 
 // pass lets time pass until t, which may begin another window.
 func (w *window) pass(c *Controller, t float64) {
