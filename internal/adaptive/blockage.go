@@ -84,7 +84,6 @@ const begins = .02
 
 // block begins a blockage: at a point nothing was left.
 func (c *Controller) block(t float64, call Call, at point, told bool) {
-	c.capacity.unguess()
 	c.blockage = blockage{
 		on: true, from: at, pace: call.pace, rate: c.pace.rate, held: c.pace.calls,
 		told: told, crowd: c.phase == Unlimited, last: call.sent, quiet: c.blockage.quiet, shorter: c.blockage.shorter,
@@ -252,9 +251,6 @@ func (c *Controller) unblock(call Call) {
 		lost = c.crowdLost(call, blocked)
 		c.crowd.silent(c, call)
 		c.crowd.measure(c, call)
-		if b.told && blocked > guessPause {
-			c.capacity.guess(c)
-		}
 	}
 	if b.polls >= 2 || c.cfg.Costly || b.shorter.trying {
 		b.quiet = call.sent - b.last

@@ -38,8 +38,6 @@ type capacity struct {
 	bad      float64 // refused ones of them
 	falls    float64 // how often the limit fell without having been good in between
 	price    float64 // calls that the last rejection has cost
-	tried    float64 // calls in flight, as many as the first burst was granted, which are not exceeded; 0: unknown
-	beyond   int     // calls granted with so many
 	raise    float64 // by which the limit was raised last; 0: it has fallen since
 	guessed  bool    // the cap was found by again
 	patience float64 // how many times 100 good replies to wait before one more is tried
@@ -87,7 +85,6 @@ func (k *capacity) granted(c *Controller, call Call) {
 	k.total++
 	if c.phase != Capped {
 		k.see(c, call, false)
-		k.confirm(c, call)
 		return
 	}
 	if call.epoch != c.epoch || float64(call.inFlight) < math.Floor(k.limit) {
@@ -207,45 +204,6 @@ func (k *capacity) again(c *Controller, call Call, told bool) bool {
 func (k *capacity) named(c *Controller, call Call) bool {
 	return call.atOnce && c.phase != Unlimited && call.inFlight > 2 && call.epoch == c.epoch && call.before >= c.crowd.sent && !c.blockage.on &&
 		!c.cfg.Paced && k.total >= k.ban && math.Abs(call.cost/c.meanCost-1) < .01
-}
-
-// # May a first burst have met a cap?
-//
-// A server with a cap of 12 grants 12 calls of a first burst, and so does a window. If a rejection costs seconds, the
-// next calls find out without one: at most 12 are in flight, and the pace rises. If these 12 hold the others up and
-// twice as many are granted then, it is the cap. More is tried only when the calls have paid for a rejection.
-
-// guessPause is from how many seconds on a rejection is worth that. With a second, a bucket of 200/s was held to 150.
-const guessPause = 3.
-
-// guess does not let more calls be in flight than the first burst was granted.
-func (k *capacity) guess(c *Controller) {
-	n := float64(c.crowd.back)
-	if n < few || n >= math.Min(k.limit, k.most) || c.cfg.Paced {
-		return
-	}
-	k.tried, k.beyond, k.limit = n, 0, n
-}
-
-// confirm notes a granted call, which may show that the number that is tried is a cap.
-func (k *capacity) confirm(c *Controller, call Call) {
-	if k.tried == 0 || call.epoch != c.epoch || float64(call.inFlight) < k.tried {
-		return
-	}
-	if k.beyond++; float64(k.beyond) > 2*k.tried {
-		n := k.tried
-		k.unguess()
-		k.enter(c, c.at, int(n)+1)
-		k.guessed = true
-		k.price = c.costly.price * n / math.Max(1e-3, c.answer)
-	}
-}
-
-// unguess ends guess.
-func (k *capacity) unguess() {
-	if k.tried > 0 {
-		k.tried, k.limit = 0, k.most
-	}
 }
 
 // lost returns how many calls are not made because of a rejection at t.

@@ -302,7 +302,7 @@ func (c *Controller) Ended(now time.Duration, call Call, reply Reply) (ignored b
 			c.unblock(call)
 		}
 		if call.before < c.crowd.sent {
-			c.crowd.answered(c, reply.Outcome)
+			c.crowd.answered(c)
 		} else {
 			average(&c.answer, took, .05)
 		}

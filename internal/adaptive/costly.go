@@ -15,7 +15,6 @@ type costly struct {
 	vain      int  // cycles in a row in which hardly anything was accepted
 	slow      bool // the next look is a slow one
 	looking   bool // the calls have paid for another look
-	quick     bool // the pace rises soon after the first burst, see places
 	before    costlyCycle
 }
 
@@ -67,23 +66,7 @@ func (k *costly) pace(c *Controller) float64 {
 func (k *costly) far() bool { return k.high > 4*k.low }
 
 // double returns the calls with which it does.
-func (k *costly) double() float64 {
-	if k.quick {
-		return quickDouble
-	}
-	return math.Max(48, k.hold/2)
-}
-
-// # How soon does the pace rise after a first burst?
-//
-// That the server was silent for a while says little: it may have a window, or a cap on the calls in flight and a
-// Retry-After that is always the same. If the silence was short, another one costs no more than calls that begin at 5/s
-// and double with 48: a server of 40/s that asked for 10 s got another 13 s at less than half of that.
-const (
-	quickPause  = 15. // seconds
-	quickHold   = 8.  // calls
-	quickDouble = 16.
-)
+func (k *costly) double() float64 { return math.Max(48, k.hold/2) }
 
 // paid returns the calls that pay for another look at the bounds. A pace that doubles anyway comes
 // to the upper one first.
@@ -160,9 +143,6 @@ func (k *costly) end(c *Controller, call Call, blocked float64) {
 		k.low, k.high = mean, b.pace
 		k.hold = 1.3*got/c.meanCost + c.sharing.own(8)
 		rate := active / 2
-		if k.quick = b.crowd && b.told && blocked < quickPause && c.sharing.peers <= 1; k.quick {
-			k.hold = quickHold
-		}
 		if b.crowd { // active is how fast callers came, not how fast the server is
 			k.high = math.Max(active, 2*mean)
 			rate = math.Min(rate, c.cautious())
@@ -188,7 +168,6 @@ const mostVain = 2
 // narrow moves a bound after a blockage that was costly again.
 func (k *costly) narrow(c *Controller, got, mean float64) {
 	b := &c.blockage
-	k.quick = false
 	if k.looking {
 		k.looked(c)
 		return

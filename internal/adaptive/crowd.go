@@ -5,7 +5,6 @@ import "math"
 // A crowd is the calls that started before the first rejection of a controller that had no pace.
 type crowd struct {
 	sent float64 // cost sent when the first rejection came
-	back int     // granted calls of it that came back after that: they were in flight together
 	hold int     // saturated calls until the search begins
 	size float64 // calls that it was granted before a silence; 0: there was none
 	rate float64 // at which the search begins then
@@ -16,10 +15,7 @@ type crowd struct {
 
 // answered notes that a call of the crowd was answered. While they come back, the server
 // is still busy with them: the search does not begin, and latency is not what it will be.
-func (k *crowd) answered(c *Controller, outcome Outcome) {
-	if outcome == Granted {
-		k.back++
-	}
+func (k *crowd) answered(c *Controller) {
 	k.hold = crowdHold
 	c.latency.unlook(c)
 	c.latency = latency{round: c.latency.round + 1, quickest: c.latency.quickest}
@@ -52,7 +48,7 @@ func (c *Controller) crowded(at point) {
 	c.crowd = crowd{sent: c.ledger.sent}
 	c.ledger.recent, c.ledger.earlier = at, at // the bucket is not full again
 	c.answer = 0
-	c.crowd.answered(c, Refused)
+	c.crowd.answered(c)
 	p.now = c.cfg.Start * c.meanCost / 2
 	if took := at.at - c.ledger.start.at; took > longCrowd {
 		p.now = math.Max(p.now, at.granted/took/2)

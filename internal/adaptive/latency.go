@@ -104,9 +104,7 @@ func (l *latency) ended(c *Controller, took float64, call Call, served bool) {
 }
 
 // limited reports whether the calls in flight are bounded because of latency.
-func (c *Controller) limited() bool {
-	return c.phase != Capped && c.capacity.tried == 0 && c.capacity.limit < c.capacity.most
-}
+func (c *Controller) limited() bool { return c.phase != Capped && c.capacity.limit < c.capacity.most }
 
 // judge looks at a round: the mean latency with so many calls in flight.
 func (l *latency) judge(c *Controller, mean, in, n float64) {
@@ -121,10 +119,6 @@ func (l *latency) judge(c *Controller, mean, in, n float64) {
 		l.base += .2 * (mean - l.base)
 	case !c.limited():
 		l.base *= 1.003
-	}
-	if k.tried > 0 {
-		k.held = 0
-		return
 	}
 	looked := l.look(c, mean, in)
 	held, ratio := k.held > 0, mean/l.base
