@@ -68,6 +68,14 @@ func (k *costly) far() bool { return k.high > 4*k.low }
 // double returns the calls with which it does.
 func (k *costly) double() float64 { return math.Max(48, k.hold/2) }
 
+// A first burst that a long silence followed may have used up a window. Then as many calls are accepted in the next one,
+// and they should not come late: of 120 a minute, at 5/s, the last 100 came 20 s after it had begun. So they are
+// sent within windowUse. A bucket is soon found to accept less.
+const (
+	windowUse  = 8.  // seconds
+	windowMost = 40. // calls per second at most: what was granted of a larger burst is in part what flowed in
+)
+
 // paid returns the calls that pay for another look at the bounds. A pace that doubles anyway comes
 // to the upper one first.
 func (k *costly) paid(c *Controller) float64 {
@@ -145,7 +153,7 @@ func (k *costly) end(c *Controller, call Call, blocked float64) {
 		rate := active / 2
 		if b.crowd { // active is how fast callers came, not how fast the server is
 			k.high = math.Max(active, 2*mean)
-			rate = math.Min(rate, c.cautious())
+			rate = math.Min(rate, math.Max(c.cautious(), math.Min(got/windowUse, windowMost*c.meanCost)))
 		} else { // what was granted in less than a second may all be a burst
 			rate = math.Min(rate, math.Max(got/2, c.cautious()/4))
 		}

@@ -296,3 +296,16 @@ func TestController_ACapWhoseRejectionsAreCostlyIsSeldomTried(t *testing.T) {
 		t.Errorf("%.0f %% of a cap of 10 in a minute: %+v", 100*share, r.controller.Belief())
 	}
 }
+
+// What a first burst was granted is used up soon in the next window as well. At 5/s, the 200th of 100 a minute came 20 s
+// after its window had begun.
+func TestController_UsesLongWindowsSoon(t *testing.T) {
+	take, end := windows(100, 60, 0), func(t float64) time.Duration { return seconds(60 - math.Mod(t, 60)) }
+	r := newRun(t, Config{Unlimited: true}, server{take: take, retry: end})
+	r.callers = 16
+	r.until(180)
+	t.Logf("%.1f s, %d rejected", r.granted[199], len(r.refused))
+	if r.granted[199] > 73 || len(r.refused) > 30 {
+		t.Errorf("the 200th call was granted after %.1f s, with %d rejected: %+v", r.granted[199], len(r.refused), r.controller.Belief())
+	}
+}
