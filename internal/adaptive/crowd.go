@@ -8,6 +8,8 @@ type crowd struct {
 	hold int     // saturated calls until the search begins
 	size float64 // calls that it was granted before a silence; 0: there was none
 	rate float64 // at which the search begins then
+	most float64 // which the search does not exceed,
+	left float64 // until so many calls were granted at it
 
 	first part    // what it was granted, if that was quick: the bucket was full then
 	mean  float64 // the same per second, with the silence after it
@@ -75,6 +77,9 @@ func (k *crowd) silent(c *Controller, call Call) {
 	}
 	k.size, k.rate = granted/c.meanCost, crowdShare*granted/took
 	c.pace.now = c.within(math.Max(c.pace.now, k.rate))
+	if b.polls > 1 && !b.told { // the last of them came before the end of the silence
+		k.most, k.left = granted/(b.last-c.ledger.start.at), k.size
+	}
 }
 
 const (
@@ -82,6 +87,16 @@ const (
 	crowdSilence = .1 // seconds: less may be the way of the calls
 	crowdShare   = .75
 )
+
+// bound returns the pace that a search may have at the next call. A window that the silence was part of grants no
+// more; but if as many calls are granted at that pace as before the silence, it was none.
+func (k *crowd) bound(pace float64) float64 {
+	if k.left <= 0 || pace < k.most {
+		return pace
+	}
+	k.left--
+	return k.most
+}
 
 // measure notes what the first burst was granted, if that was quick, when the server accepts a call again.
 //

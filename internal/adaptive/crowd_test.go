@@ -89,8 +89,9 @@ func TestController_SearchesWhereTheWindowOfACrowdShows(t *testing.T) {
 	}
 }
 
-// A window that begins with the first call and says nothing has mostly a second. If a poll comes just then,
-// 300 calls take less than 8 s; 5 s are possible.
+// A window that begins with the first call and says nothing has mostly a second. If a poll comes just then, and
+// the search does not exceed what the last rejected poll allows, 300 calls take less than 8 s; 5 s are possible.
+// With polls at 0.4 and 1.2 s and a search to twice the limit it was 9.
 func TestController_AsksWhenTheWindowOfACrowdEnds(t *testing.T) {
 	from, used := -1., 0
 	take := func(t float64) bool { // begins with a call
@@ -141,6 +142,25 @@ func TestController_ARateIsNotWhatNobodyWasGranted(t *testing.T) {
 	r.until(60)
 	if n := count(r.granted, 30, 60); n < 30 {
 		t.Errorf("%d calls were granted in half a minute: %+v", n, r.controller.Belief())
+	}
+}
+
+// A silence of half a second may have been no window, and the server is fast. What it suggests bounds the search
+// only until the server has granted more.
+func TestController_ASilenceBoundsTheSearchNotForLong(t *testing.T) {
+	inBurst := 0
+	take := func(t float64) bool {
+		inBurst++
+		return inBurst <= 16 || t > .7
+	}
+	r := newRun(t, Config{Unlimited: true}, server{take: take})
+	r.callers = 64
+	r.until(6)
+	if most := r.controller.crowd.most; most == 0 {
+		t.Error("the silence did not bound the search, so this shows nothing")
+	}
+	if n := count(r.granted, 5, 6); n < 600 {
+		t.Errorf("%d calls were granted in the sixth second, of a server without a limit", n)
 	}
 }
 

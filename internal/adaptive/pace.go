@@ -113,7 +113,7 @@ func (p *pace) search(c *Controller) {
 	if p.now >= c.crowd.rate {
 		double = math.Max(double, c.crowd.size)
 	}
-	p.now = c.within(p.now * math.Exp2(1/math.Max(double, 1.5*delay*p.now/c.meanCost)))
+	p.now = c.within(c.crowd.bound(p.now * math.Exp2(1/math.Max(double, 1.5*delay*p.now/c.meanCost))))
 }
 
 // set computes the pace from the calls since the rate was set.
