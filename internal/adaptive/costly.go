@@ -73,6 +73,7 @@ func (k *costly) double() float64 { return math.Max(48, k.hold/2) }
 // sent within windowUse. A bucket is soon found to accept less.
 const (
 	windowUse  = 8.  // seconds
+	longWindow = 20. // seconds of silence: a shorter window is soon found anyway
 	windowMost = 40. // calls per second at most: what was granted of a larger burst is in part what flowed in
 )
 
@@ -153,7 +154,11 @@ func (k *costly) end(c *Controller, call Call, blocked float64) {
 		rate := active / 2
 		if b.crowd { // active is how fast callers came, not how fast the server is
 			k.high = math.Max(active, 2*mean)
-			rate = math.Min(rate, math.Max(c.cautious(), math.Min(got/windowUse, windowMost*c.meanCost)))
+			most := c.cautious()
+			if blocked > longWindow {
+				most = math.Max(most, math.Min(got/windowUse, windowMost*c.meanCost))
+			}
+			rate = math.Min(rate, most)
 		} else { // what was granted in less than a second may all be a burst
 			rate = math.Min(rate, math.Max(got/2, c.cautious()/4))
 		}
