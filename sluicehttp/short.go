@@ -55,7 +55,7 @@ func shortText(wait *limits.WaitError, timeout time.Duration) string {
 	if wait.Need == limits.Never {
 		return fmt.Sprintf("the timeout of %s is shorter than the %s, which does not end", seconds(timeout), what)
 	}
-	// The text shows the configured timeout, unless earlier attempts took a
+	// The message shows the configured timeout, unless earlier attempts took a
 	// significant part of it.
 	left := wait.Have < timeout-timeout/20 || wait.Need <= timeout
 	least := timeout

@@ -27,23 +27,23 @@ type blockage struct {
 
 // # Is a shorter silence enough?
 //
-// The silence that ended a blockage may be far longer than needed: in an incident the gaps between polls grow to minutes,
-// and the poll after it ends the blockage. If each later blockage began with that gap, a server whose windows last 15 s
-// would be left alone for three minutes after each rejection. So after some blockages that one poll has ended,
+// The silence after which a server accepted calls again may be far longer than needed: in an incident the gaps between
+// polls grow to minutes. If the next one began with that gap, a server whose windows last 15 s
+// would be left alone for three minutes after each rejection. So after some that one poll has ended,
 // half of the silence is tried. Where that was too short, as in a ban, it is tried half as often.
 type shorter struct {
-	enough int  // blockages in a row that the first poll has ended
+	enough int  // how often in a row the first poll was accepted
 	fails  int  // how often half of the silence was too short
 	trying bool // it is tried in this one
 }
 
 const (
-	leastShorter = 2   // blockages before half of the silence is tried
+	leastShorter = 2   // of these before half of the silence is tried
 	mostShorter  = 4   // times this number is doubled
 	longSilence  = 75. // seconds; most windows and bans are no longer than a minute
 )
 
-// begins returns the silence with which a blockage begins, if the last one was quiet.
+// begins returns the silence to begin with, if the last one was quiet.
 func (s *shorter) begins(quiet float64) float64 {
 	if quiet > longSilence && s.enough >= leastShorter<<min(s.fails, mostShorter) {
 		s.trying = true
@@ -55,7 +55,7 @@ func (s *shorter) begins(quiet float64) float64 {
 // failed notes that half of the silence was too short.
 func (s *shorter) failed() { *s = shorter{fails: s.fails + 1} }
 
-// ended notes that a blockage has ended, with its first poll or a later one.
+// ended notes that calls are accepted again, since the first poll or a later one.
 func (s *shorter) ended(first bool) {
 	switch {
 	case s.trying:

@@ -200,7 +200,7 @@ func (k *capacity) again(c *Controller, call Call, told bool) bool {
 
 // named reports whether call was rejected because of the calls in flight, as the server says, and not with the first
 // burst. Then those in flight with it are as many as the server accepts, or a few more, as some replies were on their
-// way. Without that a cap of 10 on calls of 1.5 s was taken for a rate in three of five runs, and used to 50 %.
+// way. Without that a cap of 10 on calls of 1.5 s was believed to be a rate in three of five runs, and used to 50 %.
 func (k *capacity) named(c *Controller, call Call) bool {
 	return call.atOnce && c.phase != Unlimited && call.inFlight > 2 && call.epoch == c.epoch && call.before >= c.crowd.sent && !c.blockage.on &&
 		!c.cfg.Paced && k.total >= k.ban && math.Abs(call.cost/c.meanCost-1) < .01

@@ -17,7 +17,7 @@ type window struct {
 	used     float64 // of the current window
 	denied   bool    // a call of the current window was rejected
 	slides   int     // calls of the current window that were accepted after that
-	restarts int     // how often in a row a blockage has ended as if a window had just begun
+	restarts int     // windows in a row that seem to have begun with a grant after a rejection
 	bounds   costly  // what was believed before
 	seems    float64 // the length, as the last window says that began late; 0: none did
 	fulls    int     // windows in a row since then that were used up
@@ -172,7 +172,7 @@ func (w *window) resume(c *Controller, call Call) {
 }
 
 // mostRestarts is how many windows in a row may begin of which nearly nothing is accepted. Each may be the one before, whose
-// length was taken for too short. A bucket whose server bans looks the same at the pace at which a window is used, each ban
+// length was believed to be too short. A bucket whose server bans looks the same at the pace at which a window is used, each ban
 // seems to begin another window, and none would end.
 const mostRestarts = 3
 
