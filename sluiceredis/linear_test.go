@@ -34,7 +34,7 @@ import (
 //	          this machine had not stood still: what it held is free at some
 //	          later time
 //	may take  no answer came: something may have been lent, then or later,
-//	may end   and may be free again at any time after that
+//	may end   and may be free again at any time after that; and so twice, see there
 //
 // That a holder is told before others have what he held is the promise that costs
 // most; it is why an "end" begins no earlier than that. That he is told as soon as
@@ -343,7 +343,10 @@ func linearHistories(t *testing.T, lasting time.Duration, alter func(Client) Cli
 		history := linearHistory(t, lanes, alter, faults)
 		switch porcupine.CheckOperationsTimeout(lenderModel, history, 5*sec) {
 		case porcupine.Illegal:
-			return history
+			// Seldom enough that all histories are checked the shorter way first.
+			if porcupine.CheckOperationsTimeout(lenderModel, twice(history), 5*sec) == porcupine.Illegal {
+				return history
+			}
 		case porcupine.Unknown:
 			unknown++
 		}
@@ -357,6 +360,18 @@ func linearHistories(t *testing.T, lasting time.Duration, alter func(Client) Cli
 	}
 	t.Logf("%d histories, %d of them took too long to check: %v", checked, unknown, seen)
 	return nil
+}
+
+// twice returns history if what was asked for without an answer came twice: a copy of the request on another
+// connection may be late, and arrive when the first has been taken back already. One of some hundred runs shows that.
+func twice(history []porcupine.Operation) []porcupine.Operation {
+	all := slices.Clone(history)
+	for _, op := range history {
+		if strings.HasPrefix(op.Input.(event).what, "may ") {
+			all = append(all, op)
+		}
+	}
+	return all
 }
 
 // historyText writes a history in the order of the calls.
