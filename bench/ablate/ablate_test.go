@@ -28,6 +28,27 @@ func TestParts(t *testing.T) {
 	}
 }
 
+// The rule compiles without each of them. That takes half a minute, so only .ci/full looks.
+func TestParts_Compile(t *testing.T) {
+	if os.Getenv("SLUICE_FULL") == "" {
+		t.Skip("SLUICE_FULL is not set")
+	}
+	root, err := filepath.Abs(filepath.Join("..", ".."))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range parts {
+		a := ablation{root: root, temp: t.TempDir()}
+		name, err := a.overlay(p.name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := a.do(".", nil, "go", "build", "-overlay", name, "./internal/adaptive"); err != nil {
+			t.Errorf("%s: %v", p.name, err)
+		}
+	}
+}
+
 // The compiler sees the rule without the parts of a group, two of which may be in one file.
 func TestOverlay(t *testing.T) {
 	a := ablation{root: filepath.Join("..", ".."), temp: t.TempDir()}
