@@ -190,20 +190,25 @@ func (k *capacity) again(c *Controller, call Call, told bool) bool {
 	switch more := math.Max(1, n/8) + pace*c.refusal/2; { // that have ended, with a reply on its way
 	case n == 0 || others < least || others > n+more:
 		return false
-	case c.blocked != 1 || c.blockage.on || call.epoch != c.epoch || c.cfg.Paced || k.total < k.ban:
+	case c.blocked != 1:
 		return false
 	case c.answer < slower*c.refusal || n/c.answer < pace/3: // it does not work for long, or was just granted more
 		return false
 	}
-	return math.Abs(call.cost/c.meanCost-1) < .01 // a cap counts calls
+	return k.mayShow(c, call)
+}
+
+// mayShow reports whether the rejection of call alone may show a cap.
+func (k *capacity) mayShow(c *Controller, call Call) bool {
+	return !c.blockage.on && call.epoch == c.epoch && !c.cfg.Paced && k.total >= k.ban &&
+		math.Abs(call.cost/c.meanCost-1) < .01 // a cap counts calls
 }
 
 // named reports whether call was rejected because of the calls in flight, as the server says, and not with the first
 // burst. Then those in flight with it are as many as the server accepts, or a few more, as some replies were on their
 // way. Without that a cap of 10 on calls of 1.5 s was believed to be a rate in three of five runs, and used to 50 %.
 func (k *capacity) named(c *Controller, call Call) bool {
-	return call.atOnce && c.phase != Unlimited && call.inFlight > 2 && call.epoch == c.epoch && call.before >= c.crowd.sent && !c.blockage.on &&
-		!c.cfg.Paced && k.total >= k.ban && math.Abs(call.cost/c.meanCost-1) < .01
+	return call.atOnce && c.phase != Unlimited && call.inFlight > 2 && call.before >= c.crowd.sent && k.mayShow(c, call)
 }
 
 // lost returns how many calls are not made because of a rejection at t.

@@ -32,7 +32,7 @@ const (
 	doubtEnough = 1.7 // refusals that are not chance
 	doubtSilent = 3.  // the same, if others said how long to wait and these did not
 	doubtShare  = 2.5 // where a share is rejected by chance, a call takes that much of it off
-	doubtNoisy  = 2.2 // refusals that are not chance where more than noisyMost is rejected by chance
+	doubtNoisy  = 2.2 // rejections that are not chance where more than noisyMost is rejected by chance
 
 	often     = .006 // single rejections that call for a test
 	noisy     = .002 // share from which on all rejections must be confirmed

@@ -36,7 +36,7 @@
 // keeps to the configuration, crowd.go begins without a pace and takeover.go late,
 // blockage.go asks a server that refuses when it will grant again, costly.go bounds a rate by few
 // refusals, and patient.go by still fewer, window.go, capacity.go and latency.go recognize other
-// limits, chance.go ignores refusals without meaning, trial.go finds out whether the pace matters,
+// limits, chance.go ignores rejections without meaning, trial.go finds out whether the pace matters,
 // suspect.go finds the unit that is limited
 // where calls take of several, peers.go and peer.go share what was learned with other processes,
 // service.go tells an incident from a limit,

@@ -32,7 +32,7 @@ type trial struct {
 const (
 	sinking    = 6    // lessons in a row that lower the rate, and as many more after each trial that ends at a limit
 	sunkMost   = 2.   // a lesson that lowers it by more than that has found a limit,
-	sunkSame   = 1.05 // and one that raises it by more begins anew
+	sunkSame   = 1.05 // and one that raises it by more is the first again
 	sunkLow    = .85  // of the rate before them: at a limit the same is accepted each time
 	mostShed   = .12  // share of the calls: a server that rejects more has a limit that is falling
 	trialPace  = 2.   // in terms of the rate

@@ -20,7 +20,7 @@
 // Of the first calls of a gate one that is throttled may be the end of a small window, so the gate slows down at
 // once. It takes that back when it turns out that the others of its flight were accepted.
 //
-// A search for the limit that begins anew after each pause uses up the same allowance in about as many calls. So if
+// A search for the limit that starts again after each pause uses up the same allowance in about as many calls. So if
 // the flights are apart by 39 and by 43 calls, there is a limit, although of 12 calls in flight one is throttled: those
 // had left before it.
 package strays
