@@ -23,6 +23,7 @@ type exchange struct {
 	ctx    context.Context
 	marks  []mark
 	finish func() // ends the request in the record; for any goroutine, any number of times
+	gone   bool   // the client gave up, or the server was closed
 	ends   []func()
 	// charges are the units that the request took from limits: appended to before the
 	// handler runs.
@@ -73,8 +74,11 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if a.status == 0 && !a.hijacked {
 		a.WriteHeader(http.StatusOK) // as net/http would do, but recorded
 	}
-	if r.Context().Err() != nil {
+	if r.Context().Err() != nil || x.gone {
 		x.gaveUp()
+		// Not the end of a complete response: a client that gives up over TLS still reads for a moment,
+		// and would take an event stream that was given up for one that ended.
+		panic(http.ErrAbortHandler)
 	}
 }
 
@@ -122,7 +126,10 @@ func (x *exchange) waited(d time.Duration) bool {
 	return false
 }
 
-func (x *exchange) gaveUp() { x.note(func(r *Request) { r.GaveUp = true }) }
+func (x *exchange) gaveUp() {
+	x.gone = true
+	x.note(func(r *Request) { r.GaveUp = true })
+}
 
 // note changes the record of the request.
 func (x *exchange) note(f func(*Request)) {
