@@ -242,7 +242,7 @@ func (s *listener) explains(child *listener, since time.Duration) bool {
 func (s *listener) noteKin(child *listener) {
 	if s.impaired.Load() {
 		s.queue.Lock()
-		child.kin.granted++
+		child.kin.grant()
 		s.queue.Unlock()
 	}
 }
