@@ -120,7 +120,7 @@ type Learned struct {
 
 	Throttled uint64 // throttled calls
 	Ignored   uint64 // of them, those treated as chance
-	Updates   uint64 // how often the gate has updated its estimate,
+	Updates   uint64 // the number of times that the gate has updated its estimate,
 	UpdatedAt time.Time
 	Why       string // and why it did so last
 }

@@ -24,7 +24,7 @@ func hasty() bool {
 	return testing.Short()
 }
 
-// heapInUse returns how many bytes are in use after all that is garbage is gone.
+// heapInUse returns the number of bytes in use after a garbage collection.
 func heapInUse() uint64 {
 	runtime.GC()
 	runtime.GC() // what finalizers held

@@ -57,7 +57,7 @@ func (m *modelScheduler) count(group string, states ...string) (n int) {
 	return n
 }
 
-// line is how many fresh items were not overtaken.
+// line is the number of fresh items that were not overtaken.
 func (m *modelScheduler) line(group string) (n int) {
 	for _, it := range m.items {
 		if it.state == "fresh" && !it.overtook && it.refused == nil && (group == "" || it.group == group) {

@@ -75,7 +75,7 @@ func BenchmarkFloorTransportBare(b *testing.B) {
 	b.Run("floor", func(b *testing.B) { roundTrips(b, (&http.Client{Transport: f}).Do) })
 }
 
-// floorWalk returns how many fields begin like one about limits, and the sum of their numbers.
+// floorWalk returns the number of fields that begin like one about limits, and the sum of their numbers.
 func floorWalk(header http.Header) (n int, sum int64) {
 	for key, values := range header {
 		if len(key) < 9 || key[0] != 'X' || key[2] != 'R' || key[4] != 't' {

@@ -18,7 +18,7 @@ import (
 	"github.com/sluice-go/sluice/pacer"
 )
 
-// herdSize returns how many callers wait. With fewer the fixed costs would
+// herdSize returns the number of callers that wait. With fewer the fixed costs would
 // show; -short is for whoever only wants to know that it works.
 func herdSize() int {
 	if testing.Short() {
@@ -213,7 +213,7 @@ func countTimers(wait waitFunc) int64 {
 	return n
 }
 
-// liveTimers returns how many timers are live that were made while allocations
+// liveTimers returns the number of live timers that were made while allocations
 // were profiled.
 func liveTimers() (n int64) {
 	runtime.GC()

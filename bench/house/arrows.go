@@ -41,7 +41,7 @@ func (t *tree) arrowsOf(l *library) *arrows {
 	return a
 }
 
-// count returns how many arrows there are.
+// count returns the number of arrows.
 func (a *arrows) count() (n int) {
 	for _, row := range a.to {
 		for _, is := range row {

@@ -185,7 +185,7 @@ type block struct {
 	statements int
 }
 
-// profile makes calls and returns how often each block was executed.
+// profile makes calls and returns the number of times that each block was executed.
 func (c counter) profile(program, scene string, calls int) (map[block]int, error) {
 	counters, err := os.MkdirTemp(c.temp, "")
 	if err != nil {

@@ -194,7 +194,7 @@ func (f *front) memory() (kib int) {
 	return 0
 }
 
-// files returns how many files the front has open, 0 if that is not known.
+// files returns the number of files that the front has open, 0 if that is not known.
 func (f *front) files() int {
 	list, _ := os.ReadDir(fmt.Sprintf("/proc/%d/fd", f.cmd.Process.Pid))
 	return len(list)

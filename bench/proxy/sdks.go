@@ -147,7 +147,7 @@ func (o *options) run(s sdk, r round, binary string) error {
 	return nil
 }
 
-// play runs one process, and returns how many of its calls succeeded.
+// play runs one process, and returns the number of its calls that succeeded.
 func (o *options) play(s sdk, base string) (ok int, err error) {
 	if s.name == "curl" {
 		cmd := exec.Command("xargs", "-P", "30", "-I", "{}", "curl", "-sS", "--retry", "3", "-o", "/dev/null", "-w", "%{http_code}\n", base+"/repos/a/b?n={}")

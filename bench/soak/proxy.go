@@ -94,7 +94,7 @@ func startProxy(binary, route string) (*exec.Cmd, string, error) {
 	return nil, "", fmt.Errorf("the proxy did not start: %w", p.Wait())
 }
 
-// filesOf returns how many files a process has open, 0 if that is not known.
+// filesOf returns the number of files that a process has open, 0 if that is not known.
 func filesOf(pid int) int {
 	list, _ := os.ReadDir(fmt.Sprintf("/proc/%d/fd", pid))
 	return len(list)
