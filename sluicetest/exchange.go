@@ -23,7 +23,7 @@ type exchange struct {
 	ctx    context.Context
 	marks  []mark
 	finish func() // ends the request in the record; for any goroutine, any number of times
-	gone   bool   // the client gave up, or the server was closed
+	gone   bool   // while the handler waited, the client gave up or the server was closed
 	ends   []func()
 	// charges are the units that the request took from limits: appended to before the
 	// handler runs.
@@ -74,11 +74,13 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if a.status == 0 && !a.hijacked {
 		a.WriteHeader(http.StatusOK) // as net/http would do, but recorded
 	}
-	if r.Context().Err() != nil || x.gone {
-		x.gaveUp()
+	if x.gone {
 		// Not the end of a complete response: a client that gives up over TLS still reads for a moment,
 		// and would take an event stream that was given up for one that ended.
 		panic(http.ErrAbortHandler)
+	}
+	if r.Context().Err() != nil { // also if a deadline has passed: then a client may still read the answer
+		x.gaveUp()
 	}
 }
 
