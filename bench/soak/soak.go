@@ -190,7 +190,7 @@ func (u use) within(before use) string {
 	switch {
 	case u.goroutines > before.goroutines:
 		return fmt.Sprintf("%d goroutines, %d before", u.goroutines, before.goroutines)
-	case u.files > before.files+1: // the poller's
+	case u.files > before.files+2: // the poller's: epoll and eventfd
 		return fmt.Sprintf("%d files, %d before", u.files, before.files)
 	case u.heap > before.heap+spare:
 		return fmt.Sprintf("%d KiB in use, %d before", u.heap>>10, before.heap>>10)
