@@ -59,7 +59,7 @@ func (k *costly) pace(c *Controller) float64 {
 	if k.slow {
 		double *= slowLook
 	}
-	return now * math.Exp2(math.Min(40, late/double))
+	return p.doubling(c, now, late, double)
 }
 
 // far reports whether the bounds are so far apart that the pace doubles up to the upper one.

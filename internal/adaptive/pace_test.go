@@ -40,3 +40,34 @@ func TestController_AQuickSearchMayHaveMetABurst(t *testing.T) {
 		}
 	}
 }
+
+// A pace that doubles with every 8 calls does so no faster than a rejection arrives.
+func TestPace_DoublesWithinARejection(t *testing.T) {
+	for _, c := range []struct{ refusal, least, most float64 }{
+		{.5, 20, 30},
+		{.1, 60, 200},
+		{.01, 300, 1e9},
+	} {
+		k := New(Config{})
+		k.refusal, k.meanCost = c.refusal, 1
+		now := 10.
+		for at, calls := 0., 0.; at < 1.2; calls++ {
+			now = k.pace.doubling(k, 10, calls, 8)
+			at += 1 / now
+		}
+		if now < c.least || now > c.most {
+			t.Errorf("after 1.2 s it is %.4g, want %v to %v if a rejection takes %v s", now, c.least, c.most, c.refusal)
+		}
+	}
+}
+
+// A rate that estimate after estimate confirms is exceeded seldom, however far above it the pace is when a full bucket
+// is empty: each time costs a second.
+func TestPace_AConfirmedRateIsExceededSeldom(t *testing.T) {
+	r := newRun(t, Config{}, server{take: bucket(5, steady(10)), retry: func(float64) time.Duration { return time.Second }})
+	r.callers = 32
+	r.until(300)
+	if g := float64(len(r.granted)); g < .95*3000 || r.controller.blocked > 18 {
+		t.Errorf("%.1f %% of the limit with %d blockages", g/30, r.controller.blocked)
+	}
+}
