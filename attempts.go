@@ -222,6 +222,11 @@ func (a *RetryLoop) failed(ctx context.Context, err error) error {
 	m := got.judge(err)
 	a.last, a.wait, a.place = err, 0, 0
 	if m.throttled != nil && !m.permanent {
+		if errs.IsAlone(err) {
+			a.gate.passOn(&a.refused)
+			got.alone(a.permit)
+			return a.backOff(ctx, alone, m.throttled.at)
+		}
 		if !got.concernsOthers(&a.refused, a.permit) {
 			return a.refusedAlone(ctx, got, m.throttled)
 		}

@@ -21,6 +21,7 @@ type failure struct {
 	passed    bool        // then: if it did not, the response is no failure and the caller gets it
 	at        time.Time   // the earliest time to send it again; zero if unknown
 	atOnce    bool        // because of the calls in flight, it says
+	cached    bool        // the response comes from a cache: it is about this call
 	explained bool        // a published window explains why
 	unit      sluice.Unit // whose limit has throttled it, if the response says so
 	final     error       // why there must be no other attempt, or nil
@@ -57,7 +58,7 @@ func (c *call) judge(resp *http.Response, said *ratelimit.Info, now time.Time) *
 	}
 	if f.throttled, f.at = said.Throttled, said.RetryAt; !f.throttled {
 		f.at = c.t.later(f.at, now)
-	} else if f.explained, f.atOnce = c.explained, c.atOnce; c.spent != nil {
+	} else if f.explained, f.atOnce, f.cached = c.explained, c.atOnce, said.FromCache; c.spent != nil {
 		f.unit = c.spent.exhausted(said)
 	}
 	return f
@@ -69,6 +70,9 @@ func (f *failure) marked() error {
 	switch {
 	case f.throttled:
 		err := f.err
+		if f.cached {
+			err = &errs.Alone{Err: err}
+		}
 		if f.atOnce {
 			err = &errs.AtOnce{Err: err}
 		}

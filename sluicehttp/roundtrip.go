@@ -256,6 +256,9 @@ func (c *call) learn(h *hold, resp *http.Response) (*failure, time.Time) {
 		}
 		now = time.Now()
 	}
+	if resp.StatusCode >= 400 {
+		c.t.fromCache(resp, &said, now)
+	}
 	c.partly, c.other, c.atOnce = st.inspect(resp, some, &said, now, c.patience())
 	if said.ShouldRetry != nil && !*said.ShouldRetry {
 		// No waiting ends it: an account without credit, a spend limit. It says nothing about how
@@ -263,7 +266,11 @@ func (c *call) learn(h *hold, resp *http.Response) (*failure, time.Time) {
 		said.Throttled, said.Global = false, false
 	}
 	st.noteWarnings(warnings)
-	c.heed(h, &said, now)
+	if said.Throttled && said.FromCache {
+		said.Global = false
+	} else {
+		c.heed(h, &said, now)
+	}
 	if said.Throttled && said.Global {
 		st.pauseAll(c.server(), pause{said.RetryAt, said.RetrySource + ": all calls"}, now)
 	}
