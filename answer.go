@@ -63,12 +63,12 @@ func (a *answer) judge(err error) judgement {
 		}
 	}
 	otherwise := judgement{permanent: m.permanent || m.within, throttled: m.throttled}
-	if m.throttled != nil || !m.unclear || !delayed(err).IsZero() { // what has a time is clear
+	if m.throttled != nil || !m.unclear {
 		return otherwise
 	}
 	refused, together := a.gate.weigh(a.since)
 	if refused {
-		return judgement{permanent: m.permanent, throttled: &throttledError{error: err, weighed: true}}
+		return judgement{permanent: m.permanent, throttled: &throttledError{error: err, at: delayed(err), weighed: true}}
 	}
 	otherwise.unclear, otherwise.failed, otherwise.together = true, !m.within, together
 	return otherwise

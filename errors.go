@@ -174,7 +174,8 @@ func exhausted(err error) Unit {
 // least a minute as ordinary errors.
 //
 // MaybeThrottled(Permanent(err)) is retried only if it is treated as throttled,
-// Permanent(MaybeThrottled(err)) never. An additional mark with ThrottledFor takes precedence.
+// Permanent(MaybeThrottled(err)) never. An additional mark with ThrottledFor takes precedence, and one
+// with RetryAfter has the time of either meaning.
 // MaybeThrottled(nil) is nil.
 func MaybeThrottled(err error) error {
 	if err == nil {

@@ -34,6 +34,7 @@ func (c *call) judge(resp *http.Response, said *ratelimit.Info, now time.Time) *
 	wanted := said.ShouldRetry != nil && *said.ShouldRetry
 	unclear := !said.Throttled && said.ShouldRetry == nil && said.RetryAt.IsZero() && mayBeRefusal(resp.StatusCode) &&
 		!(c.other && resp.StatusCode < 500)
+	later := !said.Throttled && !said.RetryAt.IsZero() && comesLater(resp.StatusCode)
 	switch {
 	case said.Throttled:
 		// The server has not processed the request, so any method may be tried
@@ -45,10 +46,10 @@ func (c *call) judge(resp *http.Response, said *ratelimit.Info, now time.Time) *
 		}
 	case wanted && resp.StatusCode >= 400:
 		safe = true // the server knows
-	case !c.t.retryStatus(resp.StatusCode) && !unclear:
+	case !c.t.retryStatus(resp.StatusCode) && !unclear && !later:
 		return nil
 	}
-	f := &failure{err: &StatusError{resp.StatusCode, said.Reason}, unclear: unclear}
+	f := &failure{err: &StatusError{resp.StatusCode, said.Reason}, unclear: unclear || later}
 	f.passed = unclear && !c.t.retryStatus(resp.StatusCode)
 	switch {
 	case said.ShouldRetry != nil && !wanted:
@@ -84,6 +85,8 @@ func (f *failure) marked() error {
 			err = sluice.ThrottledBy(err, f.unit)
 		}
 		return err
+	case !f.at.IsZero() && f.unclear:
+		return sluice.MaybeThrottled(sluice.RetryAfter(f.err, time.Until(f.at)))
 	case !f.at.IsZero():
 		return sluice.RetryAfter(f.err, time.Until(f.at))
 	case f.passed:
@@ -106,6 +109,17 @@ func mayBeRefusal(status int) bool {
 		508,                            // CloudLinux: resource limit is reached
 		509,                            // cPanel and others: bandwidth limit exceeded
 		999:                            // LinkedIn, Yahoo: request denied
+		return true
+	}
+	return false
+}
+
+// comesLater reports whether status is one of a request that may succeed later if the response says when: a lock
+// or a conflict with another request that ends (423, 409), or a server that cannot take a body now (413, RFC 9110,
+// section 15.5.14). Without a time they are final. Some servers mean too many calls in flight.
+func comesLater(status int) bool {
+	switch status {
+	case http.StatusConflict, http.StatusRequestEntityTooLarge, http.StatusLocked:
 		return true
 	}
 	return false

@@ -11,10 +11,12 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/sluice-go/sluice"
 	"github.com/sluice-go/sluice/internal/testkit/built"
 	"github.com/sluice-go/sluice/sluicehttp"
+	"github.com/sluice-go/sluice/sluicetest"
 )
 
 // An outcome is what a base transport makes of the first attempt; the second
@@ -104,6 +106,8 @@ func (d decision) again() bool {
 		return true
 	case status == 429 || status == 529 || status == 403 && d.throttled():
 		return idempotent || !d.keep
+	case status == 409 || status == 413 || status == 423:
+		return idempotent && (has("Retry-After") || has("X-Should-Retry: true"))
 	case status == 503 || strings.Contains(" 408 425 500 502 504 520 528 ", fmt.Sprintf(" %d ", status)):
 		return idempotent
 	}
@@ -200,7 +204,7 @@ func (d decision) run(t *testing.T) {
 func TestTransport_Decisions(t *testing.T) {
 	built.SkipRaced(t)
 	var outcomes []outcome
-	for _, status := range []int{200, 301, 400, 403, 404, 408, 409, 425, 429, 500, 501, 502, 503, 504, 505, 519, 520, 528, 529, 530} {
+	for _, status := range []int{200, 301, 400, 403, 404, 408, 409, 413, 423, 425, 429, 500, 501, 502, 503, 504, 505, 519, 520, 528, 529, 530} {
 		for _, retryAfter := range []string{"", "Retry-After: 1\n"} {
 			for _, should := range []string{"", "X-Should-Retry: true\n", "X-Should-Retry: false\n"} {
 				outcomes = append(outcomes, outcome{status: status, header: retryAfter + should})
@@ -237,4 +241,25 @@ func TestTransport_Decisions(t *testing.T) {
 			}
 		}
 	})
+}
+
+// A lock that says when to come back delays only its call.
+func TestTransport_Locked(t *testing.T) {
+	for _, status := range []int{http.StatusConflict, http.StatusRequestEntityTooLarge, http.StatusLocked} {
+		locked := sluicetest.Path("/locked", sluicetest.First(2, sluicetest.Status(status, "Retry-After: 3")))
+		inWorld(t, sluicehttp.Config{Retry: seconds}, layers(locked), func(w *world) {
+			go w.wantGet("https://a.test/locked", http.StatusOK)
+			time.Sleep(ms)
+			for range 8 {
+				w.wantGet("https://a.test/free", http.StatusOK)
+			}
+			if w.now() != ms {
+				t.Errorf("%d: others waited until %v", status, w.now())
+			}
+			time.Sleep(10 * time.Second)
+			if came := w.srv.Record().Arrivals(); came[len(came)-1] != 6*time.Second {
+				t.Errorf("%d: it came at %v", status, came)
+			}
+		})
+	}
 }
