@@ -31,6 +31,7 @@ type reply struct {
 	cached    bool      // it says that the caller's copy is still good, which many limits do not count
 	usedUp    bool      // a window is used up, which may explain why it was throttled
 	explained bool      // it does, see excuse
+	newUnits  bool      // a reset turns out to be in milliseconds, or not to be
 	retryAt   time.Time // when the server says to retry, and in which field
 	source    string
 }
@@ -92,6 +93,7 @@ type claim struct {
 
 	ending // of its window
 	refill // of it as a bucket
+	units  thousandth
 	tally  tally
 	short  shortWindow
 	unused unused

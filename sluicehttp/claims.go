@@ -91,7 +91,14 @@ func (st *state) noteClaims(h *hold, said *ratelimit.Info, found *findings, now 
 		r.later = float64(r.total) + float64(max(0, st.unseen.Add(-1)))
 	}
 	r.others = r.later > 0 || r.flying > 0 || waits(st.gate)
-	if refills := st.claims(said, &r, found); refills > 0 {
+	refills := st.claims(said, &r, found)
+	if r.newUnits {
+		st.gate.Resume() // from a pause that was a thousand times too long
+	}
+	if r.retryAt.Before(said.RetryAt) {
+		said.RetryAt = st.t.later(r.retryAt, now)
+	}
+	if refills > 0 {
 		// The server has not said when to retry, but when the bucket is full.
 		said.RetryAt, said.RetrySource, said.Floor = time.Time{}, "", refills
 		st.when(said, now)
@@ -122,6 +129,13 @@ func (st *state) claims(said *ratelimit.Info, r *reply, found *findings) (refill
 		c, several := st.claimOf(l, said.Bucket)
 		if c == nil {
 			continue
+		}
+		if r.call > 0 && !r.cached && c.units.note(l, r.now) {
+			c.ending, c.refill, c.tally, c.short, c.unused, c.empty = ending{}, refill{}, tally{}, shortWindow{}, unused{}, false
+			r.newUnits = true
+		}
+		if c.units.proven && r.source == l.Source {
+			r.retryAt = l.ResetAt
 		}
 		f := &found[i]
 		most := mostOf(l)
