@@ -280,7 +280,7 @@ func (c *refusedCall) note(now, since time.Duration, t *tally, others bool) {
 	if refused > 0 {
 		loss *= chanceOfLoss
 	}
-	c.excused = !others && !c.below && t.grantedSince > before && c.chance(t, c.against) > loss
+	c.excused = !others && t.grantedSince > before && c.chance(t, c.against) > loss
 	switch {
 	case c.some:
 		t.refuse(now, since, c.n > 1)
