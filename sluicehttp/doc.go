@@ -25,11 +25,12 @@
 // # Retries
 //
 // Requests are retried after network errors, the statuses 408, 425, 429, 500, 502 to 504 and a few
-// others, and 409, 413 and 423 with a Retry-After. A request that is not idempotent is retried only if the server has not processed it:
-// it was throttled, or not sent. GET, HEAD, OPTIONS, TRACE, PUT and DELETE are idempotent, as are
-// requests with an Idempotency-Key and those for which Config.Idempotent says so. If there is no
-// further attempt, the last response is returned with a nil error; a [Report] has the reason. SDKs
-// may retry as well: the retry budget of the key covers both loops.
+// others, and 409, 413 and 423 with a Retry-After. A request that is not idempotent is retried only
+// if the server has not processed it: it was throttled, or not sent. GET, HEAD, OPTIONS, TRACE, PUT
+// and DELETE are idempotent, as are requests with an Idempotency-Key and those for which
+// Config.Idempotent says so. If there is no further attempt, the last response is returned with a
+// nil error; a [Report] has the reason. SDKs may retry as well: the retry budget of the key covers
+// both loops.
 //
 // # Untrusted hosts
 //

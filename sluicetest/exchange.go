@@ -124,14 +124,12 @@ func (x *exchange) waited(d time.Duration) bool {
 	case <-gone:
 	case <-x.server.done:
 	}
+	x.gone = true
 	x.gaveUp()
 	return false
 }
 
-func (x *exchange) gaveUp() {
-	x.gone = true
-	x.note(func(r *Request) { r.GaveUp = true })
-}
+func (x *exchange) gaveUp() { x.note(func(r *Request) { r.GaveUp = true }) }
 
 // note changes the record of the request.
 func (x *exchange) note(f func(*Request)) {

@@ -187,8 +187,8 @@ func (p *pace) learn(c *Controller, rate float64) {
 	// long as one that was known to a hundredth.
 	//
 	// A pace far above the rate is no sign of that if estimate after estimate is the same: the bucket of the server
-	// held the calls above the rate. At 10 per second, 5 at once, and Retry-After: 1 it was met each 13 s for the same
-	// 9.6 per second.
+	// held the calls above the rate. At 10 per second with a burst of 5 and Retry-After: 1, calls were throttled every
+	// 13 s for the same 9.6 per second.
 	low := math.Max(math.Max((gap-.3)/2*math.Exp2(-p.agreed), p.unsure/2), c.cfg.Price)
 	p.span = math.Max(p.span, math.Min(1e6, c.costly.price*calls/low))
 	p.patience = c.service.wait(c)
