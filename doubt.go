@@ -217,7 +217,7 @@ func (a *RetryLoop) letOthers(ctx context.Context) {
 	var timer *time.Timer
 	var look *time.Ticker
 	late := false
-	for news := a.gate.lets(&a.refused, late); news != nil; news = a.gate.lets(&a.refused, late) {
+	for news := a.gate.lets(&a.refused, late); news != nil && a.patient(); news = a.gate.lets(&a.refused, late) {
 		if timer == nil {
 			timer = time.NewTimer(first)
 			defer timer.Stop()
@@ -241,4 +241,21 @@ func (a *RetryLoop) letOthers(ctx context.Context) {
 			return
 		}
 	}
+}
+
+// patient reports whether none of the gates of the call is paused for longer than the call waits for a server.
+func (a *RetryLoop) patient() bool {
+	for g := a.through; g != nil; g = g.parent {
+		if g.exhausts(a.policy.MaxServerWait) {
+			return false
+		}
+	}
+	return true
+}
+
+// exhausts reports whether a call with so much patience stops waiting for the gate.
+func (s *listener) exhausts(patience time.Duration) bool {
+	s.queue.Lock()
+	defer s.queue.Unlock()
+	return admitter{&s.turnstile}.giveUp(s.queue.Now(), patience) != nil
 }

@@ -241,7 +241,7 @@ func busy(t *testing.T, g *Gate) (done func()) {
 	}
 }
 
-// A call that lets others go first ends with its context, and with the gate.
+// A call that lets others go first ends with its context, with the gate, and with its patience.
 func TestRetry_LetsOthersGoFirst_Ends(t *testing.T) {
 	for _, c := range []struct {
 		name string
@@ -250,6 +250,7 @@ func TestRetry_LetsOthersGoFirst_Ends(t *testing.T) {
 	}{
 		{"context", func(_ *Gate, cancel context.CancelFunc) { cancel() }, context.Canceled},
 		{"gate", func(g *Gate, _ context.CancelFunc) { g.Close() }, limits.ErrClosed},
+		{"a longer pause", func(g *Gate, _ context.CancelFunc) { g.PauseUntil(time.Now().Add(time.Hour), "busy") }, ErrServerWait},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -82,6 +82,7 @@ func (s *listener) pauseUntil(t time.Time, why string, since time.Duration, wind
 			s.why = why
 			if left = until - now; left > 0 {
 				s.memory.slowStart(now, since, left, false)
+				s.tally.doubt.tell()
 				if window {
 					s.memory.ramp.published(true)
 				}
