@@ -38,6 +38,7 @@ import (
 // To lose its attempts a call needs more evidence than that: if others were accepted since the last one, at most
 // chanceOfLoss, and its square if others are throttled as well. At a server that accepts one call in three seconds, of two
 // workers, the call that was thought alone came second after each pause, and lost its four attempts in half of the runs.
+// From then on each further throttle is an attempt: the others may be throttled later, and 11 attempts were made of 4.
 const (
 	chanceOfRefusals      = 1. / 8
 	chanceOfLargeRefusals = chanceOfRefusals * chanceOfRefusals
@@ -204,6 +205,7 @@ type refusedCall struct {
 	probe    bool          // it is the probe, or was the last one, see doubt
 	tried    time.Duration // when the first probe left with which it was throttled; 0: it was none
 	excused  bool          // the last one is no attempt
+	counts   bool          // so many throttles were improbable: each further one is an attempt
 	some     bool          // it is one of those that may be accepted soon, see repeated
 	costs    bool          // calls cost different amounts
 	below    bool          // the call is of a gate below, which may have a separate limit
@@ -280,7 +282,9 @@ func (c *refusedCall) note(now, since time.Duration, t *tally, others bool) {
 	if refused > 0 {
 		loss *= chanceOfLoss
 	}
-	c.excused = !others && t.grantedSince > before && c.chance(t, c.against) > loss
+	accepted := t.grantedSince > before
+	c.counts = c.counts || !others && accepted && c.chance(t, c.against) <= loss
+	c.excused = !others && accepted && !c.counts
 	switch {
 	case c.some:
 		t.refuse(now, since, c.n > 1)
