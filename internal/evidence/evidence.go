@@ -83,15 +83,16 @@ const (
 )
 
 const (
-	few      = 3           // unclear ones of the last 16 answers that may be the beginning of many
-	many     = 8           // that are no accident
-	lateMany = 14          // of the last 32, unless early or often: 8 of 16 are an accident once in 10 million answers, if one in 20 fails
-	often    = .15         // of the answers are unclear: 8 of 16 are enough. One failure in 20 is .09 of them, as Granted may be left out
-	lately   = 256         // answers that it is a share of
-	mostly   = .6          // the same: this share of all since the first, if they are as many
-	still    = 5           // the same, once calls start slowly
-	lull     = time.Second // without an unclear answer
-	several  = 2           // calls that must have been accepted meanwhile
+	few      = 3                // unclear ones of the last 16 answers that may be the beginning of many
+	many     = 8                // that are no accident
+	lateMany = 14               // of the last 32, unless early or often: 8 of 16 are an accident once in 10 million answers, if one in 20 fails
+	often    = .15              // of the answers are unclear: 8 of 16 are enough. One failure in 20 is .09 of them, as Granted may be left out
+	lately   = 256              // answers that it is a share of
+	mostly   = .6               // the same: this share of all since the first, if they are as many
+	still    = 5                // the same, once calls start slowly
+	lull     = time.Second      // without an unclear answer
+	several  = 2                // calls that must have been accepted meanwhile
+	burstFor = 10 * time.Second // after many at once, few are the same: in between calls started slowly
 
 	certainty   = 4.               // natural logarithm of the odds that end the test
 	limited     = .03              // the share of calls made slowly that a limit rejects at most, for jitter
@@ -136,7 +137,9 @@ type Judge struct {
 	// These begin with an unclear answer after 16 clear ones and a lull.
 	first   time.Duration // when it came
 	unclear int           // such answers,
-	crowded bool          // they were found to be many
+	crowded bool          // they were found to be many,
+	burst   bool          // so many as are no accident,
+	again   bool          // and so they were not long ago, at once
 	after   int           // of these to calls that left after first
 	grants  int           // other answers,
 	since   int           // likewise
@@ -216,9 +219,13 @@ func (j *Judge) Unclear(now, since time.Duration, early bool) (v Verdict, togeth
 		return Failure, false
 	}
 	if j.latest() == 0 {
-		j.crowded = false
+		accepted := j.since
+		if j.again = j.burst && j.last-j.first <= lull && now-j.last <= burstFor; !j.again {
+			j.crowded, j.burst, accepted = false, false, 0
+		}
 		if j.unclear == 0 || now-j.last > lull {
 			j.begin(now, since)
+			j.since = accepted
 		}
 	}
 	together = j.unclear > 0 && since <= j.first
@@ -284,7 +291,7 @@ func (j *Judge) watch(early bool) Verdict {
 	}
 	crowded := n >= many && bits.OnesCount32(j.answers) >= atLeast ||
 		j.unclear >= atLeast && float64(j.unclear) >= mostly*float64(j.unclear+j.grants) ||
-		j.crowded && n >= still
+		j.crowded && n >= still || j.again && n >= few
 	switch {
 	case crowded && j.since >= several:
 		j.state = believing
@@ -294,7 +301,7 @@ func (j *Judge) watch(early bool) Verdict {
 	case j.grants == 0 && j.after >= many && j.last-j.first >= downSoon:
 		return Mistaken // it is down: calls need not start slowly
 	case crowded || early && n >= few:
-		j.crowded = true
+		j.crowded, j.burst = true, j.burst || crowded
 		return Crowded
 	}
 	return Failure

@@ -369,3 +369,36 @@ func TestJudge_BanWhileDeaf(t *testing.T) {
 		t.Errorf("after the ban: %d", v)
 	}
 }
+
+// After a burst of unclear answers that ended at once, because calls started slowly, a few more are no accident.
+func TestJudge_BurstAgain(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		lasts time.Duration
+		later time.Duration
+		want  Verdict
+	}{
+		{"soon", 150 * ms, 3 * time.Second, Refusal},
+		{"late", 150 * ms, 11 * time.Second, Failure},
+		{"a long burst", 1500 * ms, 3 * time.Second, Failure},
+	} {
+		var j Judge
+		for range 20 {
+			j.Unclear(5*ms, 0, true)
+		}
+		for range 10 {
+			j.Granted(80*ms, 0)
+		}
+		j.Unclear(c.lasts, c.lasts-10*ms, true) // and then calls start slowly
+		for i := range time.Duration(40) {
+			j.Granted(1600*ms+40*ms*i, 1590*ms+40*ms*i)
+		}
+		v := Failure
+		for i := range time.Duration(few) {
+			v, _ = j.Unclear(c.later+i*10*ms, c.later+i*10*ms-5*ms, false)
+		}
+		if v != c.want {
+			t.Errorf("%s: %d, want %d", c.name, v, c.want)
+		}
+	}
+}
