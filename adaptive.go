@@ -51,9 +51,10 @@ type Adaptive struct {
 
 	// Children says that one limit applies to all gates below this one, such as the tenants of one
 	// account: those whose Parent it is, and their children. This gate finds the limit, pauses for
-	// all of them, and pays their retries. Only a child whose calls are throttled far more often
-	// than others pauses and finds its own limit. Without Children, each child does so alone, and
-	// the parent does not.
+	// all of them, and pays their retries. If a child is told to wait for longer than any wait that
+	// applied to all, others pause for a second and then find out whether it applies to them. Only a
+	// child whose calls are throttled far more often than others finds its own limit. Without
+	// Children, each child does so alone, and the parent does not.
 	Children bool
 
 	// Peers, if set, lets the gates of one Name in several processes share one limit: an update of

@@ -116,11 +116,17 @@ func (a *answer) honor(err error, throttled *throttledError, p *Permit) (time.Du
 		return 0, lesson{}
 	case a.through == a.gate:
 		return a.gate.honor(err, throttled, a.since, own)
-	case a.gate.explains(&a.through.listener, a.since):
+	}
+	wait, child := max(0, throttled.wait()), a.through.child()
+	if all, asks := a.gate.explains(&a.through.listener, a.since, wait, child.started()); all {
 		for ; p != nil && p.gate != nil && p.gate != a.gate; p = p.up { // it says nothing about these
 			p.gate.leaveOut(p)
 		}
-		return a.gate.honor(err, throttled, a.since, own)
+		if !asks || child == a.gate {
+			return a.gate.honor(err, throttled, a.since, own)
+		}
+		child.holdUp(throttled.at, err.Error())
+		return wait, a.gate.honorBriefly(err, throttled, a.since, own)
 	}
 	if own != nil && own.gate != nil {
 		a.gate.leaveOut(own)

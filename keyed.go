@@ -387,7 +387,7 @@ func (g *Gate) newClaimant(who Claimant) (gate *Gate, err error) {
 		gate.tie.end() // the other way round: it goes when g does
 		gate.tie = nil
 	}
-	gate.account = g.account
+	gate.claims, gate.account = true, g.account
 	gate.accountAhead = gate.queue.Epoch().Sub(gate.account.queue.Epoch())
 	return gate, nil
 }

@@ -3,6 +3,8 @@ package sluice
 import (
 	"math"
 	"time"
+
+	"github.com/sluice-go/sluice/internal/sat"
 )
 
 // # Whose limit is it: one gate's, or all gates'?
@@ -35,6 +37,27 @@ import (
 // to 1/s, since once the account had slowed down its calls were the only ones throttled, one in 30 s. So
 // throttled calls of one child in a row count as well, without one of another child in between: they are
 // chance with a probability of sⁿ, if the child makes a share s of the calls.
+//
+// # Whom does a long wait concern?
+//
+// A tenant whose quota of the day is used up is told to wait for hours. If that paused all of them, nothing would
+// start that could show that the wait is its own: each time its call was the first again, and throttled again. So
+// others are asked. The child pauses for as long as the server wants, and the parent for askAfter only. Then calls
+// of other children start. If one of them is told about as long a wait, it concerns all. Afterwards a wait of up to
+// twice that is believed immediately, unless the same child is throttled again next. Before another child has made
+// a call none can be asked. Where a throttled call may mean a ban (AvoidThrottling), the parent learns only from the
+// others: a ban of one would keep all slow for an hour. Claimants of a gate are not asked about: they share its limit.
+//
+//	tenant 0 is told to wait 10 min           all
+//	 0 s    tenant 0 pauses for 10 min         pause for 1 s
+//	 1 s    tenants 1 2 3 … are accepted       go on
+//	        tenant 1 is told to wait 10 min    pause for 10 min
+
+// askAfter is for how long all children pause because of a wait that may be that of one of them.
+const askAfter = time.Second
+
+// A wait is believed to concern all if it is at most asksUpTo times one that has.
+const asksUpTo = 2
 
 // unlikely is the probability below which it is no chance that calls of one of many children are throttled.
 const unlikely = 1e-4
@@ -50,6 +73,8 @@ type kinship struct {
 	began            [2]int64      // granted and throttled of the tally
 	last             time.Duration // when the last one counted
 	row              row
+	turns            int           // times in a row that it was throttled after its last wait
+	until            time.Duration // when that ends
 }
 
 // A row is throttled calls of one child in a row: none of another child is throttled in between.
@@ -69,7 +94,7 @@ func (k *kinship) others(t *tally) (granted, refused int64) {
 func (k *kinship) refuse(t *tally, now, since time.Duration) {
 	switch {
 	case k.refused == 0:
-		*k = kinship{began: [2]int64{t.granted, t.refused}, last: k.last, row: k.row}
+		*k = kinship{began: [2]int64{t.granted, t.refused}, last: k.last, row: k.row, turns: k.turns, until: k.until}
 	case k.granted+k.refused >= mostAnswers:
 		granted, refused := k.others(t)
 		k.granted, k.refused, k.told = k.granted/2, k.refused/2, k.told/2
@@ -86,6 +111,29 @@ func (k *kinship) refuse(t *tally, now, since time.Duration) {
 		k.refused++
 		k.last = now
 	}
+}
+
+// asks reports whether others are to be asked about a wait of the child at now, which a call that left at since was told.
+// It is called before refuse. others reports whether other children have made calls.
+func (k *kinship) asks(t *tally, now, since, wait time.Duration, others bool) bool {
+	last := t.throttled
+	if last != k || since >= k.until { // the calls that were in flight with it count once
+		if last != k {
+			k.turns = 0
+		}
+		k.turns++
+	}
+	k.until = max(k.until, sat.Add(now, wait))
+	together := last != nil && last != k && t.grantedSince <= t.throttledAt && wait/asksUpTo <= t.wait
+	t.throttledAt, t.wait = now, wait
+	switch {
+	case !others || wait <= askAfter:
+		return false
+	case together:
+		t.longest = max(t.longest, wait)
+		return false
+	}
+	return k.turns > 1 || wait/asksUpTo > t.longest
 }
 
 // grant notes that a call of the child was accepted.

@@ -73,3 +73,36 @@ func TestKinship_InARow(t *testing.T) {
 		})
 	}
 }
+
+// A wait of one child is asked about unless another child was just told about as long a one, and from then on
+// unless it is much longer or the same child is throttled again next. Calls in flight together count once.
+func TestKinship_Asks(t *testing.T) {
+	tl, a, b := &tally{granted: 50}, &kinship{}, &kinship{}
+	for i, c := range []struct {
+		at, since, wait time.Duration // in seconds
+		child           *kinship
+		alone           bool // no other child has made a call
+		accepted        time.Duration
+		want            bool
+	}{
+		{at: 1, since: 0, wait: 600, child: a, alone: true},
+		{at: 700, since: 699, wait: 600, child: a, want: true},
+		{at: 702, since: 701, wait: 1, child: b},
+		{at: 703, since: 702, wait: 60, child: a, want: true}, // b was told less
+		{at: 704, since: 703, wait: 50, child: b},             // both
+		{at: 1400, since: 1399, wait: 90, child: a, accepted: 1390},
+		{at: 1401, since: 1399, wait: 90, child: a}, // in flight with it
+		{at: 1500, since: 1499, wait: 90, child: a, accepted: 1495, want: true},
+		{at: 1550, since: 1549, wait: 90, child: b, accepted: 1540},
+		{at: 1600, since: 1599, wait: 3600, child: a, accepted: 1595, want: true}, // longer than any of both
+	} {
+		if c.accepted > 0 {
+			tl.grant(c.accepted * time.Second)
+		}
+		now, since := c.at*time.Second, c.since*time.Second
+		if got := c.child.asks(tl, now, since, c.wait*time.Second, !c.alone); got != c.want {
+			t.Errorf("%d: asks: %v, want %v", i, got, c.want)
+		}
+		c.child.refuse(tl, now, since)
+	}
+}

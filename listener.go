@@ -8,6 +8,7 @@ import (
 	"github.com/sluice-go/sluice/internal/queue"
 	"github.com/sluice-go/sluice/internal/sat"
 	"github.com/sluice-go/sluice/internal/usedup"
+	"github.com/sluice-go/sluice/limits"
 )
 
 // A listener is a turnstile that hears how its calls end and does something about it: pauses, slow
@@ -39,8 +40,16 @@ func (s *listener) weigh(since time.Duration) (refused, together bool) {
 // attempt, so a server that asks for 1 ns would be retried without end. The permit must still be
 // held: otherwise the next call would start before the pause.
 func (s *listener) honor(err error, throttled *throttledError, since time.Duration, p *Permit) (wait time.Duration, l lesson) {
+	return s.honorFor(err, throttled, since, p, limits.Never)
+}
+
+// honorFor is honor if the gate is not to pause for longer than most.
+func (s *listener) honorFor(err error, throttled *throttledError, since time.Duration, p *Permit, most time.Duration) (wait time.Duration, l lesson) {
 	at := throttled.at
-	if wait = max(0, throttled.wait()); 0 < wait && wait < minBackoff {
+	switch wait = max(0, throttled.wait()); {
+	case wait > most:
+		wait, at = most, time.Now().Add(most)
+	case 0 < wait && wait < minBackoff:
 		wait, at = minBackoff, time.Now().Add(minBackoff)
 	}
 	explained := throttled.explained() && !s.learns()
@@ -225,18 +234,54 @@ func (s *listener) acceptedAgain(c *refusedCall, since time.Duration) {
 }
 
 // explains reports whether a call of child, which left at since by this clock, was throttled as all
-// are.
-func (s *listener) explains(child *listener, since time.Duration) bool {
+// are; and if so, whether others are to be asked about the wait that it was told. started is the number of calls of
+// child.
+func (s *listener) explains(child *listener, since, wait time.Duration, started uint64) (all, asks bool) {
 	s.queue.Lock()
 	defer s.queue.Unlock()
-	k, t := &child.kin, &s.tally
-	k.refuse(t, s.queue.Now(), since)
+	k, t, now := &child.kin, &s.tally, s.queue.Now()
+	asks = k.asks(t, now, since, wait, s.granted > started)
+	k.refuse(t, now, since)
 	learnt := child.answersCount.Load() // its own limit: it still meets that one
 	if k.own(t) || learnt && (t.refused == 0 || since > t.burst) {
-		return false
+		return false, false
 	}
 	k.told++
-	return true
+	return true, asks
+}
+
+// started returns the number of calls that have started.
+func (s *listener) started() uint64 {
+	s.queue.Lock()
+	defer s.queue.Unlock()
+	return s.granted
+}
+
+// holdUp pauses the gate for a wait that may be that of one child. How calls start afterwards is decided by the estimate.
+func (s *listener) holdUp(t time.Time, why string) {
+	var left time.Duration
+	s.queue.Change(func(now time.Duration) {
+		if until := s.queue.Instant(now, t); until > s.schedule.Paused() {
+			s.schedule.PauseUntil(until)
+			s.why, left = why, until-now
+		}
+	})
+	if left > 0 {
+		s.report(Event{Kind: EventPaused, Wait: left, Why: why})
+	}
+}
+
+// honorBriefly is honor for a wait that may be that of one child: others are asked soon. Where throttled calls are expensive, only
+// their answers teach.
+func (s *listener) honorBriefly(err error, throttled *throttledError, since time.Duration, p *Permit) (l lesson) {
+	if !s.adaptive.AvoidThrottling {
+		_, l = s.honorFor(err, throttled, since, p, askAfter)
+		return l
+	}
+	s.countThrottled(since, p)
+	s.refusedAlone(p, p)
+	s.holdUp(time.Now().Add(askAfter), err.Error())
+	return l
 }
 
 // noteKin notes, if answers are compared, that the server accepted a call of child.

@@ -21,6 +21,7 @@ type ways struct {
 	parent       *Gate
 	account      *Gate         // that is adaptive for its calls: the gate, or one above in its place
 	accountAhead time.Duration // by how much the clock of its queue is ahead
+	claims       bool          // it is that of a Claimant of its parent
 
 	open   direct        // without a queue, for Do and Wait, which take no more than a place and a slot; or nil
 	direct direct        // the same for all calls, and with limits; or nil
@@ -92,6 +93,14 @@ func (w *ways) setAccount(g *Gate) {
 		w.account = w.parent.account
 	}
 	w.accountAhead = g.queue.Epoch().Sub(w.account.queue.Epoch())
+}
+
+// child returns the gate itself, or the one whose claimants it is among.
+func (g *Gate) child() *Gate {
+	for g.claims {
+		g = g.parent
+	}
+	return g
 }
 
 // asking returns how a call of the gate asks its further limits and parents, nil if there are

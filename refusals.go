@@ -58,7 +58,10 @@ type tally struct {
 	burst  time.Duration
 	before int64
 
-	throttled *kinship // of the child one of whose calls was throttled last
+	throttled   *kinship      // of the child one of whose calls was throttled last,
+	throttledAt time.Duration // when,
+	wait        time.Duration // and what it was told
+	longest     time.Duration // wait that was found to concern all children
 
 	// Of granted and refused, the answers to calls that had been throttled before.
 	grantedAgain, refusedAgain int64

@@ -24,6 +24,10 @@ type accountServer struct {
 	next  map[int]time.Time // slots by tenant, -1 for the account
 	got   map[int]int       // served, by tenant
 
+	banned int           // tenant that is told to wait for ban, -1 for all,
+	ban    time.Duration // and how long; 0 if none is. That of all
+	banAt  time.Time     // is once, from then on
+
 	calls, refused int
 }
 
@@ -39,6 +43,13 @@ func (s *accountServer) call(tenant int) error {
 	defer func() { s.mu.Unlock(); time.Sleep(20 * time.Millisecond) }()
 	s.calls++
 	now := time.Now()
+	if left := s.banAt.Add(s.ban).Sub(now); s.ban > 0 && (s.banned == tenant || s.banned < 0 && now.After(s.banAt) && left > 0) {
+		s.refused++
+		if s.banned == tenant {
+			left = s.ban
+		}
+		return sluice.ThrottledFor(errTooMany, left)
+	}
 	for i, rate := range map[int]float64{-1: s.rate, tenant: s.rates[tenant]} {
 		if rate > 0 && s.next[i].Sub(now) > time.Second {
 			s.refused++
@@ -107,7 +118,12 @@ func (s *accountServer) jain(tenants int) float64 {
 
 // account returns gates of tenants, under one that learns for them.
 func account(t *testing.T, tenants int) (parent *sluice.Gate, gates []*sluice.Gate) {
-	parent = mustGate(t, sluice.Config{Name: "account", Adaptive: sluice.Adaptive{Children: true}})
+	return accountOf(t, tenants, sluice.Adaptive{Children: true})
+}
+
+// accountOf is account with the configuration of the parent.
+func accountOf(t *testing.T, tenants int, a sluice.Adaptive) (parent *sluice.Gate, gates []*sluice.Gate) {
+	parent = mustGate(t, sluice.Config{Name: "account", Adaptive: a})
 	for i := range tenants {
 		gates = append(gates, mustGate(t, sluice.Config{Name: fmt.Sprint("tenant", i), Parent: parent}))
 	}
@@ -236,6 +252,47 @@ func TestAdaptive_Children_Weight(t *testing.T) {
 		got := []int{s.got[0], s.got[1], s.got[2]}
 		if slices.Min(got[:2]) < s.served()*24/100 || got[2] < s.served()*48/100 {
 			t.Errorf("%v calls, want 1 : 1 : 2", got)
+		}
+	})
+}
+
+// A tenant that the server bans for ten minutes each time does not pause the others, even if it is throttled with them
+// in the first burst.
+func TestAdaptive_Children_BanOfOne(t *testing.T) {
+	built.SkipRaced(t)
+	for _, avoid := range []bool{false, true} {
+		for _, tenants := range []int{2, 5} {
+			t.Run(fmt.Sprint(tenants, avoid), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					s := newAccountServer(50, time.Second)
+					s.banned, s.ban = 0, 10*time.Minute
+					_, gates := accountOf(t, tenants, sluice.Adaptive{Children: true, AvoidThrottling: avoid})
+					s.play(t, gates, 4, 10*time.Minute, 30*time.Minute)
+					least := 80
+					t.Logf("%d served, %d of %d refused", s.served(), s.refused, s.calls)
+					if s.served() < 30*60*50*least/100 || s.refused > s.calls/20 {
+						t.Errorf("%d served, %d of %d refused", s.served(), s.refused, s.calls)
+					}
+				})
+			})
+		}
+	}
+}
+
+// A ban of all tenants pauses all of them, after at most a few calls that ask for whom it is.
+func TestAdaptive_Children_BanOfAll(t *testing.T) {
+	built.SkipRaced(t)
+	synctest.Test(t, func(t *testing.T) {
+		s := newAccountServer(50, time.Second)
+		s.banned, s.ban = -1, 5*time.Minute
+		_, gates := account(t, 5)
+		s.mu.Lock()
+		s.banAt = time.Now().Add(time.Minute)
+		s.mu.Unlock()
+		s.play(t, gates, 2, time.Minute, 6*time.Minute)
+		t.Logf("%d served, %d of %d refused", s.served(), s.refused, s.calls)
+		if s.refused > 25 || s.served() < 25*50 {
+			t.Errorf("%d served, %d of %d refused", s.served(), s.refused, s.calls)
 		}
 	})
 }
