@@ -35,27 +35,68 @@ func inEnvelope(a *answer) {
 	if !bytes.HasPrefix(body, []byte("{")) || json.Unmarshal(body, &fields) != nil {
 		return
 	}
-	for key, value := range fields {
-		if !enveloping(words(key), string(value)) {
-			return
-		}
+	all := failedBeside(fields)
+	if isEnvelope(fields) {
+		all = append(all, statementsOf(body)...)
 	}
-	all := statementsOf(body)
 	if slices.ContainsFunc(all, func(s statement) bool { return s.tooMany(true) }) {
 		a.throttled("the body says so")
 		a.waitsFor(all)
 	}
 }
 
+// isEnvelope reports whether an object with these fields is an envelope that does not say that all is well.
+func isEnvelope(fields map[string]json.RawMessage) bool {
+	for key, value := range fields {
+		if enveloping(words(key), string(value)) {
+			continue
+		}
+		var inner map[string]json.RawMessage
+		if words(key) != "response" || json.Unmarshal(value, &inner) != nil || !isEnvelope(inner) {
+			return false
+		}
+	}
+	return len(fields) > 0
+}
+
+// failedBeside returns the statements of the field errors if there is one beside data that is empty. Then any
+// other fields may be there: {"get": "x", "errors": {"rateLimit": "Too many requests."}, "results": 0, "response": []}.
+func failedBeside(fields map[string]json.RawMessage) (all []statement) {
+	empty := false
+	for key, value := range fields {
+		empty = empty || isData(words(key)) && enveloping(words(key), string(value))
+	}
+	if !empty {
+		return nil
+	}
+	for _, s := range statementsOf(fields["errors"]) {
+		s.key = "error"
+		all = append(all, s)
+	}
+	return all
+}
+
+// isData reports whether key, in lower case, is one for what was asked for.
+func isData(key string) bool {
+	switch key {
+	case "data", "result", "results", "response", "payload":
+		return true
+	}
+	return false
+}
+
 // enveloping reports whether a field of an object, whose key is in lower case, as words, is of an envelope that
 // does not say that all is well.
 func enveloping(key, value string) bool {
 	value = strings.ToLower(strings.Trim(value, `"`))
+	if isData(key) {
+		return slices.Contains([]string{"", "null", "{}", "[]", "false", "0", "error", "fail", "failed", "failure"}, value)
+	}
 	switch key {
 	case "ok", "success", "succeeded":
 		return value == "false" || value == "0"
-	case "data", "result", "results", "response", "payload":
-		return slices.Contains([]string{"", "null", "{}", "[]", "false"}, value)
+	case "status":
+		return !slices.Contains([]string{"200", "ok", "success", "true"}, value) // 0 is a failure for some
 	case "request id", "requestid", "trace id", "traceid", "log id", "logid", "id", "time", "timestamp", "ts", "docs", "documentation url", "version":
 		return true
 	}

@@ -41,15 +41,17 @@ var (
 		"request rate threshold exceeded", "throttled out", "was throttled", "were throttled", "being throttled",
 		"requests throttled", "request throttled", "throttle violation", "over qps", "over queries per second",
 		"request too frequent", "requests too frequent", "access too frequent", "too frequently", "trigger frequency limit",
+		"requests too fast", "requests too quickly", "please slow down", "too much request weight", "call limited", "out of rate limit",
+		"request rate is large", "request rate too large", "过于频繁", "太频繁", "频率超限", "限流",
 		"user flow control", "api flow control", "api call frequency is", "spreading out your free api requests", "wait a few minutes before",
 	}
 	limitWords = []string{
 		"rate limit", "ratelimit", "request rate", "call rate", "request limit", "requests limit", "call limit", "calls limit",
 		"number of requests", "number of api requests", "number of calls", "number of api calls", "number of concurrent requests",
 		"requests per", "calls per", "queries per", "concurrent requests", "concurrent calls", "concurrency limit",
-		"invocation limit", "spike arrest", "key allowance", "account allowance", "max conn",
+		"invocation limit", "requests limitation", "frequency limit", "call volume", "qps", "spike arrest", "key allowance", "account allowance", "max conn",
 	}
-	aboveWords   = []string{"exceeded", "exceeding", "reached", "violation", "have hit", "has hit", "was hit"}
+	aboveWords   = []string{"exceeded", "exceeding", "exceeds", "reached", "violation", "have hit", "has hit", "was hit", "limit hit"}
 	invalidWords = []string{"must be", "must not", "should be", "invalid", "not valid", "parameter", "unknown", "missing", "already", "valid value", "maximum number of", "in the batch"}
 	longWords    = []string{
 		"daily", "per day", "24 hour", "weekly", "per week", "monthly", "per month", "per year",
@@ -62,7 +64,7 @@ var (
 
 	// What is in a body that has any of these words, in lower case: one for each of tooManyWords and
 	// limitWords, and one for each way to say when to call again.
-	limitStems = []string{"limit", "many", "rate", "throttl", "frequen", "qps", "per", "number", "concurrent", "spike", "allowance", "max", "flow", "wait", "spreading"}
+	limitStems = []string{"limit", "many", "rate", "throttl", "frequen", "qps", "per", "number", "concurrent", "spike", "allowance", "max", "flow", "wait", "spreading", "too fast", "too quickly", "slow down", "too much", "volume", "频", "限流"}
 	waitStems  = []string{"retry", "wait", "again", "available", "backoff", "reset", "next"}
 )
 
@@ -127,9 +129,11 @@ func tooManyOf(sentence string) bool {
 	_, rest, _ := strings.Cut(sentence, "too many ")
 	for range 2 { // a kind is a word
 		word, after, _ := strings.Cut(rest, " ")
-		switch strings.TrimRight(word, ".,:") {
+		switch strings.TrimRight(word, ".,:/") {
 		case "requests", "calls", "queries":
 			return true
+		case "request": // by those who forget the plural; "too many request parameters" is another matter
+			return after == ""
 		}
 		rest = after
 	}

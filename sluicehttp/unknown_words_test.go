@@ -47,6 +47,37 @@ var unknownWords = []word{
 	{"an entry of a log", 200, "", "/", "", `{"level":"error","message":"too many requests","code":429}`, 0, 0},
 	{"data in an envelope", 200, "", "/", "", `{"code":1,"message":"too many requests","data":{"a":1}}`, 0, 0},
 	{"an envelope that is fine", 200, "", "/", "", `{"success":true,"message":"rate limit exceeded"}`, 0, 0},
+	// https://www.api-football.com/documentation-v3
+	{"API-Football", 200, "", "/fixtures", "", `{"get":"fixtures","parameters":{"live":"all"},"errors":{"rateLimit":"Too many requests. Your rate limit is 10 requests per minute."},"results":0,"paging":{"current":1,"total":1},"response":[]}`, second, second},
+	{"API-Football, in short", 200, "", "/fixtures", "", `{"errors":{"rateLimit":"Too many requests."},"results":0,"response":[]}`, second, second},
+	{"API-Football, results beside it", 200, "", "/fixtures", "", `{"get":"fixtures","errors":{"rateLimit":"Too many requests."},"results":1,"response":[1]}`, 0, 0},
+	{"API-Football, fine", 200, "", "/fixtures", "", `{"get":"too many requests","errors":[],"results":0,"response":[]}`, 0, 0},
+	// https://www.tencentcloud.com/document/product/213/33281
+	{"Tencent Cloud", 200, "", "/", "", `{"Response":{"Error":{"Code":"RequestLimitExceeded","Message":"Your current request times equals to 21 in a second, which exceeds the frequency limit 20 for a second."},"RequestId":"1"}}`, second, second},
+	{"Tencent Cloud, fine", 200, "", "/", "", `{"Response":{"TotalCount":0,"Name":"too many requests","RequestId":"1"}}`, 0, 0},
+	// https://open.taobao.com: error codes
+	{"Taobao", 200, "", "/router/rest", "", `{"error_response":{"code":7,"msg":"App Call Limited","sub_code":"accesscontrol.limited-by-api-access-count","sub_msg":"This ban will last for 1 more seconds"}}`, second, second},
+	// https://lbs.amap.com/api/webservice/guide/tools/info
+	{"Amap", 200, "", "/v3/geocode/geo", "", `{"status":"0","info":"CUQPS_HAS_EXCEEDED_THE_LIMIT","infocode":"10021"}`, second, second},
+	{"Amap, fine", 200, "", "/v3/geocode/geo", "", `{"status":"1","info":"OK","infocode":"10000","geocodes":["over qps"]}`, 0, 0},
+	// https://open.weibo.com/wiki/Error_code
+	{"Weibo", 403, "", "/", "x", `{"request":"/statuses/home_timeline.json","error_code":"10023","error":"User requests out of rate limit!"}`, second, second},
+	{"OpenWeatherMap", 200, "", "/", "", `{"cod":429,"message":"Your account is temporary blocked due to exceeding of requests limitation of your subscription type."}`, 0, 0}, // it has a key of its own, and the status 429
+	{"in Chinese", 403, "", "/", "x", `{"error":"请求过于频繁，请稍后再试"}`, second, second},
+	{"in Chinese, 200", 200, "", "/", "", `{"code":429,"message":"操作太频繁，请稍后再试"}`, second, second},
+	// https://www.dropbox.com/developers/documentation/http/documentation
+	{"Dropbox", 403, "", "/", "x", `{"error_summary":"too_many_requests/..","error":{".tag":"other"}}`, second, second},
+	// https://developers.binance.com/docs/binance-spot-api-docs/rest-api/limits
+	{"Binance", 400, "", "/", "x", `{"code":-1003,"msg":"Too much request weight used; current limit is 1200 request weight per 1 MINUTE."}`, second, second},
+	// https://learn.microsoft.com/azure/cosmos-db
+	{"Cosmos DB", 400, "", "/", "x", `{"code":"RequestRateTooLarge","message":"Request rate is large"}`, second, second},
+	{"a polite one", 403, "", "/", "x", `{"message":"You are sending requests too fast, please slow down"}`, second, second},
+	{"a word alone", 403, "", "/", "x", `{"message":"throttled"}`, 0, 0}, // a query that is wrong says so, too
+	{"a volume", 403, "", "/", "x", `{"message":"Forbidden: API call volume exceeded"}`, second, second},
+	{"a limit that was hit", 200, "", "/", "", `{"result":"error","code":"rate_limited","msg":"Rate limit hit"}`, second, second},
+	{"without the plural", 200, "", "/", "", `{"code":429000,"msg":"too many request"}`, second, second},
+	{"parameters", 400, "", "/", "x", `{"message":"too many request parameters"}`, 0, 0},
+	{"the device flow of OAuth", 400, "", "/", "x", `{"error":"slow_down","error_description":"You are polling too fast"}`, 0, 0}, // its caller waits
 	// https://support.mashery.com/docs/read/mashery_api/20_reporting/error_codes
 	{"Mashery", 403, "Content-Type: text/xml|X-Mashery-Error-Code: ERR_403_DEVELOPER_OVER_QPS", "/", "x", "<h1>Developer Over Qps</h1>", second, second},
 	{"Mashery, with a time", 403, "Content-Type: text/xml|X-Mashery-Error-Code: ERR_403_DEVELOPER_OVER_QPS|Retry-After: 3", "/", "x", "<h1>Developer Over Qps</h1>", 3 * second, 3 * second},
