@@ -288,12 +288,14 @@ func TestTransport_Claims(t *testing.T) {
 		// Short windows become the rate: see window.go.
 		{"fastify", func() func(time.Time, http.Header) bool { return npm().fastify }, sluicehttp.Config{}, 520, 25 * second, .90, .05},
 		{"50 a second", func() func(time.Time, http.Header) bool { return aligned(50, true) }, sluicehttp.Config{}, 3000, 60 * second, .95, .02},
-		{"50 a second, soon", func() func(time.Time, http.Header) bool { return anyWindow(50) }, sluicehttp.Config{}, 500, 9 * second, .75, .15},
+		{"50 a second, soon", func() func(time.Time, http.Header) bool { return anyWindow(50) }, sluicehttp.Config{}, 500, 9 * second, .82, .15},
+		// Responses come too unevenly to see each time which call takes the last unit: see unseen in window.go. Without that 90.9 % here.
+		{"50 a second, any window", func() func(time.Time, http.Header) bool { return anyWindow(50) }, sluicehttp.Config{}, 3000, 59 * second, .92, .01},
 		// What is published is no window of a second. As one it was used for an hour.
 		{"a reset that is always a second", func() func(time.Time, http.Header) bool { return always("1", 50, 10*second) }, sluicehttp.Config{}, 250, 40 * second, .60, .15},
 		{"the same, told 20", func() func(time.Time, http.Header) bool { return always("1", 50, 10*second) }, told(20), 250, 40 * second, .60, .15},
 		{"nothing ever remains", func() func(time.Time, http.Header) bool { return neverRemains(276, 14) }, sluicehttp.Config{}, 3000, 11 * second, .55, .1},
-		{"200 a second", func() func(time.Time, http.Header) bool { return anyWindow(200) }, sluicehttp.Config{}, 12000, 60 * second, .88, .01},
+		{"200 a second", func() func(time.Time, http.Header) bool { return anyWindow(200) }, sluicehttp.Config{}, 12000, 60 * second, .95, .01},
 		{"20 in 2 s", func() func(time.Time, http.Header) bool { return (&npmWindow{n: 20, per: 2 * second}).fastify }, sluicehttp.Config{}, 520, 50 * second, .88, .05},
 		// Each window ends without a throttled call, and the next one begins at full speed.
 		{"100 in 20 s", func() func(time.Time, http.Header) bool { return (&npmWindow{n: 100, per: 20 * second}).express }, sluicehttp.Config{}, 400, 60 * second, .95, .006},
