@@ -590,6 +590,53 @@ func TestGate_PublishedLimitsMeasureNoRate(t *testing.T) {
 	}
 }
 
+// A pause while it is not known whether a call was throttled, and one after the waits of others, are no throttles:
+// the time between them and a throttle is no rate. 12 calls had been 100 ms apart then.
+func TestGate_PausesThatAreNoThrottles(t *testing.T) {
+	for name, pause := range map[string]func(gate any, until time.Time, why string){"in doubt": usedup.Hold, "of others": usedup.Restart} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				g, err := New(Config{})
+				if err != nil {
+					t.Fatal(err)
+				}
+				fine := func(context.Context) error { time.Sleep(time.Millisecond); return nil }
+				g.PauseUntil(time.Now().Add(time.Second), "429")
+				for range 10 {
+					_ = g.Do(t.Context(), fine)
+				}
+				pause(g, time.Now().Add(20*time.Millisecond), "")
+				began := time.Now()
+				for range 12 {
+					_ = g.Do(t.Context(), fine)
+				}
+				if took := time.Since(began); took > 40*time.Millisecond {
+					t.Errorf("12 calls after a pause of 20 ms took %v", took)
+				}
+			})
+		})
+	}
+}
+
+// If a pause in doubt is one, calls start slowly, although it was as long.
+func TestGate_PauseInDoubt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g, err := New(Config{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		until := time.Now().Add(20 * time.Millisecond)
+		usedup.Hold(g, until, "429")
+		if g.ramp != nil {
+			t.Error("a slow start in doubt")
+		}
+		g.PauseUntil(until, "429")
+		if g.ramp == nil || !g.ramp.on {
+			t.Error("no slow start after a throttle")
+		}
+	})
+}
+
 // Calls of Do that are throttled at random are strays, too.
 func TestDo_Strays(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -185,9 +185,14 @@ func (r *ramp) refuse(now, since, asked time.Duration, surely bool) *ramp {
 	if len(r.refusals) > rampRefusals || len(r.refusals) > 2 && r.taken-r.refusals[1].taken >= rampMost {
 		r.refusals = slices.Delete(r.refusals, 0, 1)
 	}
+	r.restart(now)
+	return r
+}
+
+// restart begins with one call again.
+func (r *ramp) restart(now time.Duration) {
 	r.window, r.sent, r.out, r.history = 1, 0, 0, 0
 	r.began = now + 1 // not now: a call that leaves at this instant may have been throttled at it
-	return r
 }
 
 // suspicious records a throttle without a time and reports whether there were enough

@@ -226,7 +226,7 @@ func (g *Gate) SetConcurrency(limit int64) error {
 // interval apart, the first at t. Without a rate, one call starts at t; then each response lets two
 // more start (slow start). A t before the end of the current pause changes nothing. why is shown in
 // Stats. Setting the clock later does not move the end.
-func (g *Gate) PauseUntil(t time.Time, why string) { g.pauseUntil(t, why, queue.Forever, false) }
+func (g *Gate) PauseUntil(t time.Time, why string) { g.pauseUntil(t, why, queue.Forever, byThrottle) }
 
 // Resume ends a pause now. Waiting callers start as at the end of any pause.
 func (g *Gate) Resume() {

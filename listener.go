@@ -17,7 +17,8 @@ import (
 // woken, and events are reported. Which gates an answer concerns is the business of type answer.
 type listener struct {
 	turnstile
-	kin kinship // to the gate that is adaptive in its place, whose lock guards it
+	kin  kinship       // to the gate that is adaptive in its place, whose lock guards it
+	held time.Duration // the end of the last pause of kind byDoubt; guarded by the queue's lock
 }
 
 // weigh weighs the evidence for an unclear answer to a call that left at since. It reports whether
@@ -60,24 +61,40 @@ func (s *listener) honorFor(err error, throttled *throttledError, since time.Dur
 		l = s.throttled(err, since, wait, p, throttled.weighed)
 	}
 	if wait > 0 && !l.alone {
-		s.pauseUntil(at, err.Error(), since, explained)
+		kind := byThrottle
+		if explained {
+			kind = byWindow
+		}
+		s.pauseUntil(at, err.Error(), since, kind)
 	}
 	return wait, l
 }
 
 func init() {
-	usedup.Pause = func(gate any, until time.Time, why string) {
-		gate.(*Gate).pauseUntil(until, why, queue.Forever, true)
+	pause := func(kind pauseKind) func(any, time.Time, string) {
+		return func(gate any, until time.Time, why string) {
+			gate.(*Gate).pauseUntil(until, why, queue.Forever, kind)
+		}
 	}
+	usedup.Pause, usedup.Hold, usedup.Restart = pause(byWindow), pause(byDoubt), pause(byOthers)
 }
 
-// pauseUntil is PauseUntil because of a call that left at since, Forever if there is none. window says
-// that a published window is used up.
-func (s *listener) pauseUntil(t time.Time, why string, since time.Duration, window bool) {
+// A pauseKind is what a pause says of the server, for the slow start after it.
+type pauseKind int
+
+const (
+	byThrottle pauseKind = iota // it has throttled a call
+	byWindow                    // a published window is used up
+	byDoubt                     // nothing: it may have throttled a call, see usedup.Hold
+	byOthers                    // nothing: other calls have waited, see usedup.Restart
+)
+
+// pauseUntil is PauseUntil because of a call that left at since, Forever if there is none.
+func (s *listener) pauseUntil(t time.Time, why string, since time.Duration, kind pauseKind) {
 	s.queue.Lock()
 	until := s.queue.Instant(s.queue.Now(), t)
-	longer := until > s.schedule.Paused()
-	if window && !longer {
+	longer := s.pausesLonger(until, kind)
+	if kind == byWindow && !longer {
 		s.memory.ramp.published(true)
 	}
 	s.queue.Unlock()
@@ -86,21 +103,28 @@ func (s *listener) pauseUntil(t time.Time, why string, since time.Duration, wind
 	}
 	var left time.Duration
 	s.queue.Change(func(now time.Duration) {
-		if until > s.schedule.Paused() {
-			s.schedule.PauseUntil(until)
+		if s.pausesLonger(until, kind) {
+			s.schedule.PauseUntil(max(until, s.schedule.Paused()))
 			s.why = why
+			if s.held = 0; kind == byDoubt {
+				s.held = until
+			}
 			if left = until - now; left > 0 {
-				s.memory.slowStart(now, since, left, false)
+				s.memory.startSlowly(now, since, left, kind)
 				s.tally.doubt.tell()
-				if window {
-					s.memory.ramp.published(true)
-				}
 			}
 		}
 	})
 	if left > 0 {
 		s.report(Event{Kind: EventPaused, Wait: left, Why: why})
 	}
+}
+
+// pausesLonger reports whether a pause until then adds to the current one: it is longer, or that one was in doubt
+// and was the same. s is locked.
+func (s *listener) pausesLonger(until time.Duration, kind pauseKind) bool {
+	paused := s.schedule.Paused()
+	return until > paused || kind != byDoubt && until == paused && paused == s.held
 }
 
 // learns reports whether the gate has an estimate already, which has to learn of every throttle, explained or not.

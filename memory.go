@@ -377,6 +377,24 @@ func (m *memory) slowStart(now, since, asked time.Duration, surely bool) {
 	}
 }
 
+// startSlowly records for the slow start a pause of left, because of a call that left at since, Forever if there
+// is none.
+func (m *memory) startSlowly(now, since, left time.Duration, kind pauseKind) {
+	switch kind {
+	case byDoubt:
+		return
+	case byOthers:
+		if m.ramp != nil && m.ramp.on { // it is no throttle, and measures nothing
+			m.ramp.restart(now)
+			return
+		}
+	}
+	m.slowStart(now, since, left, false)
+	if kind == byWindow {
+		m.ramp.published(true)
+	}
+}
+
 // answered records how a call ended that was not throttled.
 func (m *memory) answered(call *ending, outcome adaptive.Outcome) {
 	m.endRecord(call)

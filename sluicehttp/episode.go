@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/sluice-go/sluice/internal/reroute"
+	"github.com/sluice-go/sluice/internal/usedup"
 )
 
 // An episode is the time in which it is found out whose limit it is.
@@ -199,7 +200,7 @@ func (s *scopes) finish() (do todo) {
 	}
 	// Those that have waited must not leave together: the host begins slowly, as after its own pause.
 	host, until := s.host.gate, time.Now().Add(time.Millisecond)
-	do = todo{func() { host.PauseUntil(until, "after the waits of its routes") }}
+	do = todo{func() { usedup.Restart(host, until, "after the waits of its routes") }}
 	do = append(do, s.end()...)
 	s.forgetOthers(e)
 	return do

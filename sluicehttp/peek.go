@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/sluice-go/sluice/internal/usedup"
 	"github.com/sluice-go/sluice/sluicehttp/ratelimit"
 )
 
@@ -181,7 +182,7 @@ func (st *state) peeker(resp *http.Response, said *ratelimit.Info, now time.Time
 				if until.After(at) {
 					until = at
 				}
-				st.gate.PauseUntil(until, source)
+				usedup.Hold(st.gate, until, source)
 			}
 		}
 		seen = peek(resp, patience, hold)
