@@ -9,6 +9,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -720,4 +721,60 @@ func TestGate_Told_ALockoutIsNoRate(t *testing.T) {
 			t.Errorf("300 calls at 5/s took %v", took)
 		}
 	})
+}
+
+// Calls that use up a window of a second just before it ends are no reason to believe in half of the limit. The
+// estimate was 22 to 28 of 50 per second in some runs.
+func TestRetry_WindowThatEndsSoonAfterIt(t *testing.T) {
+	for seed := range uint64(24) {
+		synctest.Test(t, func(t *testing.T) {
+			g := limits.Must(New(Config{}))
+			var mu sync.Mutex
+			random := rand.New(rand.NewPCG(seed, 2))
+			latency := func() time.Duration {
+				mu.Lock()
+				defer mu.Unlock()
+				return time.Duration(8+random.IntN(15)) * time.Millisecond
+			}
+			var end time.Time
+			used := 0
+			grant := func() bool {
+				mu.Lock()
+				defer mu.Unlock()
+				if now := time.Now(); !now.Before(end) {
+					end, used = now.Add(time.Second), 0
+				}
+				used++
+				return used <= 50
+			}
+			call := func(context.Context) error {
+				lat := latency()
+				time.Sleep(lat)
+				if ok := grant(); !ok {
+					time.Sleep(lat)
+					return ThrottledFor(errors.New("429"), 0)
+				}
+				time.Sleep(lat + 5*time.Millisecond)
+				return nil
+			}
+			began := time.Now()
+			var callers sync.WaitGroup
+			var left atomic.Int64
+			left.Store(300)
+			for range 64 {
+				callers.Go(func() {
+					for left.Add(-1) >= 0 {
+						if err := Retry(t.Context(), g, call); err != nil {
+							t.Error(err)
+						}
+					}
+				})
+			}
+			callers.Wait()
+			took := time.Since(began)
+			if took > 7*time.Second {
+				t.Errorf("seed %d: 300 calls at 50/s took %v: %v", seed, took, g.Stats().Learned)
+			}
+		})
+	}
 }

@@ -88,6 +88,20 @@ const (
 	crowdShare   = .75
 )
 
+// windowed reports whether the last cycle looks like a window: it was granted no more than the crowd was before a
+// silence in which polls were rejected, and at least half of that. A bucket would have accepted one of these polls.
+// So the cycle and the silence after it say what the rate is, even if that silence is no longer than
+// calls in flight explain. Without that, 50 calls in a second, rejected just before their window ended,
+// had counted together with the silence before them, as 25/s.
+func (k *crowd) windowed(c *Controller) bool {
+	last := c.cycles.last()
+	if k.most == 0 || last.n == 0 {
+		return false
+	}
+	granted := last.parts[0].granted / c.meanCost
+	return granted >= k.size/2 && granted <= k.size+few
+}
+
 // bound returns the pace that a search may have at the next call. A window that the silence was part of grants no
 // more; but if as many calls are granted at that pace as before the silence, it was none.
 func (k *crowd) bound(pace float64) float64 {

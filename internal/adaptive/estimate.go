@@ -149,7 +149,11 @@ func (c *Controller) refine(call Call) {
 		cycle := (c.ledger.granted(call) - since.granted) / (call.sent - since.at)
 		high = math.Max(high, math.Min(cycle, b.pace))
 	}
-	if silent := b.lull(c, call); silent > 0 {
+	silent := b.lull(c, call)
+	if silent == 0 && c.crowd.windowed(c) {
+		silent = (b.last+call.sent)/2 - b.from.at
+	}
+	if silent > 0 {
 		if b.told {
 			silent = math.Max(0, silent-rounded)
 		}
