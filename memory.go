@@ -261,6 +261,9 @@ func (m *memory) weigh(here sofar, since time.Duration) (refused, together, wake
 	case evidence.Mistaken:
 		wake = m.forgetWeighed()
 	}
+	if verdict != evidence.Refusal && m.learner != nil && !m.evidence.Deaf(here.at) {
+		m.learner.controller.Doubted()
+	}
 	return verdict == evidence.Refusal, together, wake
 }
 

@@ -75,18 +75,19 @@ func TestTransport_UnclearRefusals(t *testing.T) {
 		refused int           // at most
 		took    time.Duration // at most
 	}{
-		"nginx limit_req, GET":         {rate(503, 20), sluicehttp.Config{}, "GET", 32, 396, 100, 22 * time.Second},
-		"nginx limit_req, 400 at once": {rate(503, 20), sluicehttp.Config{}, "GET", 400, 396, 480, 22 * time.Second},
-		"nginx limit_req, POST":        {rate(503, 20), sluicehttp.Config{}, "POST", 32, 320, 80, 22 * time.Second},
-		"nginx limit_req, safe POST":   {rate(503, 20), sluicehttp.Config{Idempotent: sure}, "POST", 32, 396, 100, 22 * time.Second},
-		"nginx limit_req, no burst":    {rate(503, 1), sluicehttp.Config{}, "GET", 32, 396, 100, 28 * time.Second},
-		"nginx limit_conn":             {sluicetest.Limit{Concurrency: 4, Status: 503}, sluicehttp.Config{}, "GET", 32, 396, 100, 8 * time.Second},
-		"Apache mod_qos":               {rate(500, 10), sluicehttp.Config{}, "GET", 32, 396, 100, 23 * time.Second},
-		"403":                          {rate(403, 10), sluicehttp.Config{}, "GET", 32, 340, 80, 23 * time.Second},
-		"509":                          {rate(509, 10), sluicehttp.Config{}, "GET", 32, 396, 100, 23 * time.Second},
-		"423 with a Retry-After":       {sluicetest.Limit{Concurrency: 4, Status: 423, HeaderStyle: sluicetest.RetryAfter}, sluicehttp.Config{}, "GET", 32, 396, 100, 8 * time.Second},
-		"409 with a Retry-After":       {sluicetest.Limit{Count: 20, Per: time.Second, Burst: 10, Status: 409, HeaderStyle: sluicetest.RetryAfter}, sluicehttp.Config{}, "GET", 32, 396, 100, 24 * time.Second},
-		"told the rate":                {rate(503, 10), sluicehttp.Config{Gate: sluice.Config{Rate: sluice.Rate{Count: 20, Per: time.Second}}}, "GET", 32, 400, 2, 21 * time.Second},
+		"nginx limit_req, GET":          {rate(503, 20), sluicehttp.Config{}, "GET", 32, 396, 100, 22 * time.Second},
+		"nginx limit_req, 400 at once":  {rate(503, 20), sluicehttp.Config{}, "GET", 400, 396, 480, 22 * time.Second},
+		"nginx limit_req, POST":         {rate(503, 20), sluicehttp.Config{}, "POST", 32, 320, 80, 22 * time.Second},
+		"nginx limit_req, POST, search": {rate(503, 20), sluicehttp.Config{Gate: sluice.Config{Adaptive: sluice.Adaptive{Search: true}}}, "POST", 32, 320, 80, 22 * time.Second},
+		"nginx limit_req, safe POST":    {rate(503, 20), sluicehttp.Config{Idempotent: sure}, "POST", 32, 396, 100, 22 * time.Second},
+		"nginx limit_req, no burst":     {rate(503, 1), sluicehttp.Config{}, "GET", 32, 396, 100, 28 * time.Second},
+		"nginx limit_conn":              {sluicetest.Limit{Concurrency: 4, Status: 503}, sluicehttp.Config{}, "GET", 32, 396, 100, 8 * time.Second},
+		"Apache mod_qos":                {rate(500, 10), sluicehttp.Config{}, "GET", 32, 396, 100, 23 * time.Second},
+		"403":                           {rate(403, 10), sluicehttp.Config{}, "GET", 32, 340, 80, 23 * time.Second},
+		"509":                           {rate(509, 10), sluicehttp.Config{}, "GET", 32, 396, 100, 23 * time.Second},
+		"423 with a Retry-After":        {sluicetest.Limit{Concurrency: 4, Status: 423, HeaderStyle: sluicetest.RetryAfter}, sluicehttp.Config{}, "GET", 32, 396, 100, 8 * time.Second},
+		"409 with a Retry-After":        {sluicetest.Limit{Count: 20, Per: time.Second, Burst: 10, Status: 409, HeaderStyle: sluicetest.RetryAfter}, sluicehttp.Config{}, "GET", 32, 396, 100, 24 * time.Second},
+		"told the rate":                 {rate(503, 10), sluicehttp.Config{Gate: sluice.Config{Rate: sluice.Rate{Count: 20, Per: time.Second}}}, "GET", 32, 400, 2, 21 * time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var s statuses

@@ -71,3 +71,29 @@ func TestPace_AConfirmedRateIsExceededSeldom(t *testing.T) {
 		t.Errorf("%.1f %% of the limit with %d blockages", g/30, r.controller.blocked)
 	}
 }
+
+// A search stands still for two calls after an answer that may be a rejection: the pace does not rise where half of the
+// calls get one, and hardly later where 1 in 20 does.
+func TestPace_SearchStandsStillInDoubt(t *testing.T) {
+	paceAfter := func(calls, each int) float64 {
+		k := New(Config{})
+		k.meanCost, k.refusal = 1, .001
+		for i := range calls {
+			if each > 0 && i%each == 0 {
+				k.Doubted()
+			}
+			k.pace.search(k)
+		}
+		return k.pace.now
+	}
+	if got, want := paceAfter(40, 2), paceAfter(0, 0); got != want {
+		t.Errorf("half of the calls in doubt: %v after 40 calls, want %v", got, want)
+	}
+	if got, least := paceAfter(40, 20), paceAfter(36, 0); got != least {
+		t.Errorf("1 of 20 in doubt: %v after 40 calls, want %v, that after 36", got, least)
+	}
+	k := New(Config{Unlimited: true})
+	if k.Doubted(); k.pace.doubts != 0 {
+		t.Error("there is no search to stand still")
+	}
+}

@@ -173,6 +173,9 @@ func (j *Judge) Grants() bool { return j.grants > 0 }
 // among the last ones.
 func (j *Judge) Quiet() bool { return j.latest() == 0 && j.state == watching && j.row == 0 }
 
+// Deaf reports whether unclear answers are failures at now, whatever comes: j was wrong.
+func (j *Judge) Deaf(now time.Duration) bool { return now < j.deaf }
+
 // latest returns the last 16 answers.
 func (j *Judge) latest() uint16 { return uint16(j.answers) }
 
@@ -212,7 +215,7 @@ func (j *Judge) Unclear(now, since time.Duration, early bool) (v Verdict, togeth
 	if j.row++; j.row == 1 {
 		j.rowFrom = now
 	}
-	if now < j.deaf {
+	if j.Deaf(now) {
 		if j.banned(now) {
 			return Refusal, false
 		}
