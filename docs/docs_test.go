@@ -367,13 +367,25 @@ var copied = []struct{ document, has, results, say string }{
 	{"README.md", scenario("the limit changes"), goodputResults, scores("steps", "aws-adaptive")},
 	{"README.md", scenario("the server is overloaded"), goodputResults, scores("overload", "cinnamon")},
 	{"README.md", scenario("429s cost a ban"), goodputResults, scores("penalty", "xtime-told")},
-	{"README.md", scenario("random 429s"), goodputResults, scores("alarmist", "xtime-told")},
-	{"README.md", scenario("the server queues calls"), goodputResults, scores("queue", "vegas")},
+	{"README.md", scenario("23 limiters of Go"), zooResults, `(?s)\n## In virtual time, 300 s\n.*?` + meansOf("go")},
+	{"README.md", scenario("31 daemons, such as nginx"), zooReal, `(?s)` + meansOf("daemons") + `.*?\n## Daemons, 120 s`},
 	{"docs/adaptive.md", "([\\d.]+) instead of ([\\d.]+) in `steps`", goodputResults, worldOf("steps")},
 	{"docs/adaptive.md", "([\\d.]+) instead of ([\\d.]+) in `overload`", goodputResults, worldOf("overload")},
 }
 
-const goodputResults = "bench/results/README.md"
+const (
+	goodputResults = "bench/results/README.md"
+	zooResults     = "bench/results/zoo.md"
+	zooReal        = "bench/results/zoo-real.md"
+)
+
+// meansOf returns the pattern of the mean scores of a group of the zoo: no configuration, given the rate, x/time/rate.
+func meansOf(group string) string {
+	row := func(client, score string) string {
+		return `\n\| ` + group + ` \| ` + client + ` \| \d+ \| ` + score + ` \|[^\n]*`
+	}
+	return row("sluice", `([\d.]+)`) + row("search", `[\d.]+`) + row("told", `([\d.]+)`) + row("xtime", `([\d.]+)`)
+}
 
 // rowOf returns the pattern of a row of docs/measurements.md: mean score, worst scenario.
 func rowOf(client string) string {
