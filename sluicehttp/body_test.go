@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -116,6 +117,30 @@ func TestTransport_PermitIsHeldUntilTheBodyEnds(t *testing.T) {
 						t.Errorf("%d in flight in the end", got)
 					}
 				})
+			})
+		}
+	}
+}
+
+// A client that decodes the JSON of an error and forgets to close the body, as twilio-go does, keeps no permit: the
+// transport has read that body to its end.
+func TestTransport_PermitOfADecodedError(t *testing.T) {
+	for _, status := range []int{400, 429, 500, 503} {
+		for _, scheme := range []string{"http", "https"} {
+			cfg := sluicehttp.Config{Gate: sluice.Config{Concurrency: 1}, Retry: sluice.RetryPolicy{Attempts: 1}}
+			inWorld(t, cfg, layers(sluicetest.Reply(status, `{"code":20503}`, "Content-Type: application/json")), func(w *world) {
+				resp, err := w.client.Post(scheme+"://a.test/", "application/json", strings.NewReader("{}"))
+				if err != nil {
+					t.Fatal(err)
+				}
+				var answer struct{ Code int }
+				if err := json.NewDecoder(resp.Body).Decode(&answer); err != nil || answer.Code != 20503 {
+					t.Errorf("decoded %v, %v", answer, err)
+				}
+				if n := inFlight(w.rt); n != 0 {
+					t.Errorf("%s, %d: %d in flight after its error was decoded", scheme, status, n)
+				}
+				resp.Body.Close()
 			})
 		}
 	}

@@ -125,7 +125,8 @@ func (p *peeked) fetch(most, size int, enough func([]byte) bool) {
 	}
 }
 
-// Read implements io.Reader.
+// Read implements io.Reader. The end comes with the last bytes, as in HTTP/1: a JSON decoder reads no further than
+// its value, and twilio-go, which does not close the body of an error either, kept a permit for each.
 func (p *peeked) Read(b []byte) (int, error) {
 	p.mu.Lock()
 	for len(p.buffer) == 0 && !p.done {
@@ -133,15 +134,16 @@ func (p *peeked) Read(b []byte) (int, error) {
 	}
 	n := copy(b, p.buffer)
 	p.buffer = p.buffer[n:]
-	err, more := p.err, n == 0 && len(p.buffer) == 0
-	p.mu.Unlock()
-	switch {
-	case !more || len(b) == 0:
-		return n, nil
-	case err != nil:
-		return 0, err
+	var err error
+	if len(p.buffer) == 0 && len(b) > 0 {
+		err = p.err
 	}
-	return p.body.Read(b)
+	more := n == 0 && len(p.buffer) == 0 && len(b) > 0
+	p.mu.Unlock()
+	if more && err == nil {
+		return p.body.Read(b)
+	}
+	return n, err
 }
 
 // Close implements io.Closer.
