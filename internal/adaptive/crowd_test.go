@@ -12,7 +12,7 @@ import (
 func TestController_ACrowdIsFollowedByASearch(t *testing.T) {
 	r := newRun(t, Config{Unlimited: true}, server{take: bucket(5, steady(20))})
 	r.until(.4)
-	if b := r.controller.Belief(); b.Phase != Searching || b.Pace > 20 {
+	if b := r.controller.Belief(); b.Phase != Searching || b.Pace > 30 {
 		t.Errorf("after 0.4 s it believes %+v", b)
 	}
 	r.until(1)
@@ -52,6 +52,17 @@ func TestController_ACrowdIsNoMeasureOfLatency(t *testing.T) {
 	}
 	if base := r.controller.latency.base; base > 0 {
 		t.Errorf("the server is still busy with the crowd, and is taken for one that needs %v s", base)
+	}
+}
+
+// Once all of the crowd are answered, the search begins.
+func TestController_TheEndOfACrowdBeginsTheSearch(t *testing.T) {
+	r := newRun(t, Config{Unlimited: true}, server{
+		take: func(float64) bool { return true }, slots: 20, service: func() float64 { return .1 },
+	})
+	r.until(.45)
+	if b := r.controller.Belief(); b.Phase != Searching || b.Pace < 20 {
+		t.Errorf("0.31 s after the last answer: %+v", b)
 	}
 }
 

@@ -95,7 +95,7 @@ func (p *pace) advance(c *Controller, call *Call) {
 // refusals are quick, answers need not be.
 func (p *pace) search(c *Controller) {
 	if c.crowd.hold > 0 {
-		if c.crowd.hold--; c.crowd.hold == 0 {
+		if c.crowd.hold--; c.crowd.hold == 0 || c.crowd.out == 0 {
 			c.crowd.begin(c)
 		}
 		return
