@@ -281,7 +281,7 @@ func (c *Controller) Settle(now, since time.Duration, delta float64) {
 func (c *Controller) Ended(now time.Duration, call Call, reply Reply) (ignored bool) {
 	t := now.Seconds()
 	c.at, call.atOnce = t, reply.AtOnce
-	c.crowd.ended(call)
+	c.crowd.ended(c, call, t)
 	took := math.Max(0, t-call.sent)
 	c.latency.ended(c, took, call, reply.Outcome == Granted)
 	until := c.until

@@ -66,6 +66,17 @@ func TestController_TheEndOfACrowdBeginsTheSearch(t *testing.T) {
 	}
 }
 
+// A poll during the work on a crowd is rejected by a cap. The next one starts when that work is done.
+func TestController_TheEndOfACrowdEndsTheGap(t *testing.T) {
+	r := newRun(t, Config{Unlimited: true}, server{
+		take: func(float64) bool { return true }, slots: 10, service: func() float64 { return .2 },
+	})
+	r.until(.3)
+	if n := len(r.sent); n != r.callers+2 || r.sent[n-1] > .25 {
+		t.Errorf("the last answers came after 0.24 s, and calls started at %v", r.sent[r.callers:])
+	}
+}
+
 // A crowd that was granted two calls and then banned for half a minute has met something
 // costly. To search on at 5/s would begin the ban again and again.
 func TestController_ABanOfASmallCrowdIsCostly(t *testing.T) {
