@@ -192,7 +192,7 @@ func (k *capacity) again(c *Controller, call Call, told bool) bool {
 		return false
 	case c.blocked != 1:
 		return false
-	case c.answer < slower*c.refusal || n/c.answer < pace/3: // it does not work for long, or was just granted more
+	case c.answer < slower*c.refusal || n/c.answer < pace/quickSearch: // it does not work for long, or was just granted more
 		return false
 	}
 	return k.mayShow(c, call)
@@ -286,6 +286,7 @@ func (k *capacity) separate() (j float64, split, bad int, share float64) {
 
 const (
 	slower      = 3   // times as long as a rejection takes an answer of a server that is at work
+	quickSearch = 4   // times the pace that a cap allows a search comes to before the first rejection is back
 	noise       = .02 // of the calls may be rejected for another reason
 	capShare    = .05 // of the calls may be lost because more in flight is tried
 	mostGuessed = 1   // the first burst may have been granted one more, as one of it had ended

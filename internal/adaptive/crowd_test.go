@@ -280,6 +280,20 @@ func TestController_TheCapOfACrowd(t *testing.T) {
 	}
 }
 
+// A search comes to more than three times the pace that a cap allows before its first rejection is back.
+func TestController_TheCapOfACrowdThatAQuickSearchMeets(t *testing.T) {
+	for _, slots := range []int{30, 40} {
+		r := newRun(t, Config{Unlimited: true}, server{
+			take: func(float64) bool { return true }, slots: slots, service: func() float64 { return .1 },
+		})
+		r.rtt = .02
+		r.until(3)
+		if b := r.controller.Belief(); b.Phase != Capped || b.Concurrency < slots || b.Concurrency > slots+1 {
+			t.Errorf("of a cap of %d after 3 s: %+v", slots, b)
+		}
+	}
+}
+
 // A bucket that holds as many is none: two rejections by less end it, and the search goes on.
 func TestController_ABucketIsNoCapOfACrowd(t *testing.T) {
 	r := newRun(t, Config{Unlimited: true}, server{
