@@ -778,3 +778,37 @@ func TestRetry_WindowThatEndsSoonAfterIt(t *testing.T) {
 		})
 	}
 }
+
+// Calls that were throttled before there was a learner were not accepted: of 64 calls a server has accepted 20, and the
+// first call that is throttled later, with about as many in flight, shows that this is a cap.
+func TestMemory_TakeOver_WithoutTheThrottled(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := limits.Must(New(Config{}))
+		busy := make(chan struct{}, 20)
+		var group sync.WaitGroup
+		for i := range 64 {
+			group.Go(func() {
+				time.Sleep(time.Duration(i) * 10 * time.Microsecond) // or all replies come at the same time
+				for range 5 {
+					_ = g.Do(t.Context(), func(context.Context) error {
+						time.Sleep(10 * time.Millisecond) // the way there
+						select {
+						case busy <- struct{}{}:
+						default:
+							time.Sleep(10 * time.Millisecond)
+							return Throttled(errors.New("too many calls"))
+						}
+						time.Sleep(100 * time.Millisecond)
+						<-busy
+						time.Sleep(10 * time.Millisecond)
+						return nil
+					})
+				}
+			})
+		}
+		group.Wait()
+		if b := g.Stats().Learned; b == nil || b.Phase != "capped" || b.Concurrency < 20 || b.Concurrency > 23 {
+			t.Errorf("of a cap of 20: %v", b)
+		}
+	})
+}

@@ -157,7 +157,7 @@ func (m *memory) search() {
 // takeOver tells the controller of the first unit of l, which is new, of the calls before. One of
 // them was of n.
 func (m *memory) takeOver(l *learner, here sofar, n int64) {
-	early := m.recently.early
+	early, here := m.recently.early, m.recently.accepted(here)
 	past := adaptive.Past{
 		Since: early.at, Calls: float64(here.calls - early.calls), Cost: float64(here.cost - early.cost),
 		Answer: m.hold.Mean(), Rate: hertz(m.rate), Good: max(0, early.at-m.recently.from),
@@ -310,6 +310,7 @@ func (m *memory) throttled(here sofar, call *ending, asked time.Duration, weighe
 			m.slowStart(call.now, call.since, asked, false)
 		}
 		m.answersCount.Store(m.ramp != nil)
+		m.recently.refuse(call.n)
 		return lesson{}
 	case m.learner != nil && !m.limited() && asked > 0 && m.stray(call.since):
 		m.learner.ended(call, adaptive.Reply{Outcome: adaptive.Unknown})

@@ -355,6 +355,7 @@ func (s *strikes) add(now, since time.Duration, granted int64, told bool) bool {
 // that are measured are noted, see flight.Hold.
 type recently struct {
 	early, late sofar
+	throttled   sofar // calls that were throttled while there was no learner
 	begun       bool
 	from        time.Duration // since when calls have left without a long pause
 }
@@ -377,9 +378,24 @@ func (r *recently) pause(asked time.Duration) {
 	}
 }
 
+// refuse notes that a call of n was throttled while there was no learner.
+func (r *recently) refuse(n int64) {
+	r.throttled.calls++
+	r.throttled.cost += n
+}
+
+// accepted returns here without the calls that no learner knows to be throttled. Counted as accepted, the first 14 of 44
+// made 34 of the 20 calls that a server had accepted at the same time, and its cap was not recognized.
+func (r *recently) accepted(here sofar) sofar {
+	here.calls -= r.throttled.calls
+	here.cost -= r.throttled.cost
+	return here
+}
+
 // note is called when a call ends that left at since.
 func (r *recently) note(since time.Duration, here sofar) {
 	now := here.at
+	here = r.accepted(here)
 	if !r.begun { // calls that were accepted before, as after Forget, are in early
 		first := max(r.early.at, since)
 		r.begun = true

@@ -112,7 +112,7 @@ func (k *crowd) silent(c *Controller, call Call) {
 const (
 	crowdHold    = 3  // saturated calls without an answer to one of the crowd between them
 	crowdSilence = .1 // seconds: less may be the way of the calls
-	crowdShare   = .75
+	crowdShare   = .85
 )
 
 // windowed reports whether the last cycle looks like a window: it was granted no more than the crowd was before a
