@@ -6,6 +6,8 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"sync/atomic"
+	"time"
 )
 
 // # How does an unknown server throttle with status 200?
@@ -26,6 +28,45 @@ import (
 // brief reports whether resp is JSON that is short enough to be read: its bytes are there or nearly.
 func brief(resp *http.Response) bool {
 	return 0 < resp.ContentLength && resp.ContentLength <= mostGlanced && shortJSON(resp)
+}
+
+// lengths are those of the last brief responses that were fine: one length, and how many had it in a row.
+//
+// To look at a body takes longer than everything else that a transport does, and many APIs acknowledge each call
+// with the same bytes. So after usual responses of one length only one of usualLook of that length is looked at.
+type lengths struct{ last atomic.Uint32 } // the length times 256, and the number
+
+const (
+	usual     = 8
+	usualLook = 64
+)
+
+// fine reports whether resp, which is brief, has no words of an envelope, as far as is known. Its body is waited for for
+// at most patience.
+func (l *lengths) fine(resp *http.Response, patience time.Duration) bool {
+	last := l.last.Load()
+	n := last & 255
+	if last>>8 != uint32(resp.ContentLength) {
+		n = 0
+	}
+	if n >= usual && n < usual+usualLook {
+		l.last.Store(last + 1)
+		return true
+	}
+	head := glance(resp, patience, nil)
+	for i, b := range head {
+		if 'A' <= b && b <= 'Z' {
+			head[i] = b + 'a' - 'A'
+		}
+	}
+	switch {
+	case hasAny(string(head), limitStems):
+		l.last.Store(0)
+		return false
+	case head != nil:
+		l.last.Store(uint32(resp.ContentLength)<<8 | min(n, usual-1) + 1)
+	}
+	return true
 }
 
 // inEnvelope inspects a brief response with status 200 that may be an envelope.

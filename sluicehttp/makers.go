@@ -45,7 +45,6 @@ type maker struct {
 	// comes before fine in its first bytes. "" if none of this maker is one.
 	fine string
 
-	brief   bool // a response with status 200 is one that brief reports, without a mark
 	batches bool // a list may be a batch, whose last call may be the one that was throttled
 
 	inspect func(a *answer)
@@ -82,8 +81,8 @@ var makers = []maker{
 	{name: "Meta", looks: withHeader(metaUsage), inspect: meta},
 	{name: "Exchange", looks: xmlError, mark: "ErrorServerBusy", inspect: exchange},
 	{name: "Qualys", looks: withHeader(qualysWait), inspect: qualys},
-	{name: "words", looks: wordy, inspect: inWords},                    // it is for what none of the others recognizes
-	{name: "envelope", looks: never, inspect: inEnvelope, brief: true}, // and so is this, with status 200
+	{name: "words", looks: wordy, inspect: inWords},       // it is for what none of the others recognizes
+	{name: "envelope", looks: never, inspect: inEnvelope}, // and so is this, with status 200: see lengths
 }
 
 // The places of those makers that throttle with status 200. TestMakers_Places checks them.
@@ -167,10 +166,7 @@ func (a *answer) inspectAs(some uint32, patience time.Duration) {
 
 // suspects reports whether the first bytes of resp, whose status is 200, may be a throttle.
 func (m *maker) suspects(resp *http.Response, patience time.Duration) bool {
-	switch {
-	case m.brief: // a tenth of the memory that peek takes
-		return hasAny(strings.ToLower(string(glance(resp, patience, nil))), limitStems)
-	case m.mark == "":
+	if m.mark == "" {
 		return true
 	}
 	mark, fine := []byte(m.mark), []byte(m.fine)

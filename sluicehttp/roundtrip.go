@@ -250,6 +250,9 @@ func (c *call) learn(h *hold, resp *http.Response) (*failure, time.Time) {
 	if resp.StatusCode >= 400 || resp.StatusCode == http.StatusOK {
 		some = c.speakers(resp)
 	}
+	if some == 1<<envelopeMaker && st.lengths.fine(resp, c.patience()) {
+		some = 0
+	}
 	if now.IsZero() {
 		if resp.StatusCode < 400 && c.t.cfg.Inspect == nil && some == 0 && h.bill == nil && st.floors.Load() == 0 && !st.spaced.Load() && !c.noted() && !c.host.scopes.watch() {
 			return nil, now

@@ -22,6 +22,8 @@ type state struct {
 	published *published // limits of the gate; nil without Config.Cost
 	scopes    *scopes    // nil unless the key is a server
 
+	lengths lengths // of brief responses
+
 	pausedByUser atomic.Pointer[pause] // by Transport.PauseUntil; nil if it was not
 
 	pins atomic.Uint64 // see pin
