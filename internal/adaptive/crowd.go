@@ -102,7 +102,11 @@ func (k *crowd) silent(c *Controller, call Call) {
 	if b.polls == 0 && !b.told || silence < math.Max(crowdSilence, took/2) || granted < few*c.meanCost {
 		return
 	}
-	k.size, k.rate = granted/c.meanCost, crowdShare*granted/took
+	share := crowdShare
+	if b.told {
+		share = crowdTold
+	}
+	k.size, k.rate = granted/c.meanCost, share*granted/took
 	c.pace.now = c.within(math.Max(c.pace.now, k.rate))
 	if b.polls > 1 && !b.told { // the last of them came before the end of the silence
 		k.most, k.left = granted/(b.last-c.ledger.start.at), k.size
@@ -113,6 +117,7 @@ const (
 	crowdHold    = 3  // saturated calls without an answer to one of the crowd between them
 	crowdSilence = .1 // seconds: less may be the way of the calls
 	crowdShare   = .85
+	crowdTold    = .75 // if the server has said for how long: a bucket says so as well, and a limit of cost was taken for one of calls
 )
 
 // windowed reports whether the last cycle looks like a window: it was granted no more than the crowd was before a
