@@ -30,7 +30,7 @@ func brief(resp *http.Response) bool {
 	return 0 < resp.ContentLength && resp.ContentLength <= mostGlanced && shortJSON(resp)
 }
 
-// lengths are those of the last brief responses that were fine: one length, and how many had it in a row.
+// lengths are those of the last brief responses that were fine: one length, and the number of them in a row.
 //
 // To look at a body takes longer than everything else that a transport does, and many APIs acknowledge each call
 // with the same bytes. So after usual responses of one length only one of usualLook of that length is looked at.

@@ -139,7 +139,7 @@ func TestTransport_UnclearDrops(t *testing.T) {
 	}
 }
 
-// dropsOf plays a server once that drops calls, and returns how many it dropped. net/http repeats some of them by itself,
+// dropsOf plays a server once that drops calls, and returns the number of dropped calls. net/http repeats some of them by itself,
 // so chance is in that.
 func dropsOf(t *testing.T, drop sluicetest.Layer, inFlight int64, perSec float64, method string, least int64, most time.Duration) int64 {
 	var s statuses

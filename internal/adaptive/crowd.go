@@ -17,17 +17,17 @@ type crowd struct {
 	mean  float64 // the same per second, with the silence after it
 }
 
-// started notes that call starts, and counts the calls of the crowd that are still out. It is known only then how many
-// are, as calls have started before there was a controller.
+// started notes that call starts, and counts those of the first burst that are still out. Only then is their number
+// known, as calls have started before there was a controller.
 //
-// The search used to wait until three calls had started without an answer to one of the crowd, as it still does if one of
+// The search used to wait until three calls had started without an answer to one of these, as it still does if one of
 // that never ends. After a burst of 64 that took a quarter of a second longer.
 func (k *crowd) started(call Call) {
 	k.out = max(0, int(call.inFlight)-1-k.new)
 	k.new++
 }
 
-// ended notes that call has ended at t. If it was the last one of the crowd, and the server was asked before and has
+// ended notes that call has ended at t. If it was the last one of the burst, and the server was asked before and has
 // rejected that, it is asked again: a cap on calls in flight waits for nothing else. The gap of .2 s that follows the
 // first rejected poll let ten places be empty for .14 s.
 func (k *crowd) ended(c *Controller, call Call, t float64) {
@@ -120,7 +120,7 @@ const (
 	crowdTold    = .75 // if the server has said for how long: a bucket says so as well, and a limit of cost was taken for one of calls
 )
 
-// windowed reports whether the last cycle looks like a window: it was granted no more than the crowd was before a
+// windowed reports whether the last cycle looks like a window: it was granted no more than the burst was before a
 // silence in which polls were rejected, and at least half of that. A bucket would have accepted one of these polls.
 // So the cycle and the silence after it say what the rate is, even if that silence is no longer than
 // calls in flight explain. Without that, 50 calls in a second, rejected just before their window ended,
