@@ -198,7 +198,7 @@ func (c *Controller) Started(now time.Duration, cost float64, inFlight int) Call
 	c.recent[c.started%uint64(len(c.recent))] = t
 	c.started++
 	c.asked = false
-	c.crowd.started(call)
+	c.crowd.started(inFlight)
 	switch {
 	case c.blockage.on:
 		call.poll = true
@@ -281,7 +281,7 @@ func (c *Controller) Settle(now, since time.Duration, delta float64) {
 func (c *Controller) Ended(now time.Duration, call Call, reply Reply) (ignored bool) {
 	t := now.Seconds()
 	c.at, call.atOnce = t, reply.AtOnce
-	c.crowd.ended(c, call, t)
+	c.crowd.ended(c, call.before, t)
 	took := math.Max(0, t-call.sent)
 	c.latency.ended(c, took, call, reply.Outcome == Granted)
 	until := c.until

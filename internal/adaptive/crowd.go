@@ -17,22 +17,22 @@ type crowd struct {
 	mean  float64 // the same per second, with the silence after it
 }
 
-// started notes that call starts, and counts those of the first burst that are still out. Only then is their number
-// known, as calls have started before there was a controller.
+// started notes that a call starts with inFlight others out, and counts those of the first burst among them. Only
+// then is their number known, as calls have started before there was a controller.
 //
 // The search used to wait until three calls had started without an answer to one of these, as it still does if one of
 // that never ends. After a burst of 64 that took a quarter of a second longer.
-func (k *crowd) started(call Call) {
-	k.out = max(0, int(call.inFlight)-1-k.new)
+func (k *crowd) started(inFlight int) {
+	k.out = max(0, inFlight-k.new)
 	k.new++
 }
 
-// ended notes that call has ended at t. If it was the last one of the burst, and the server was asked before and has
-// rejected that, it is asked again: a cap on calls in flight waits for nothing else. The gap of .2 s that follows the
-// first rejected poll let ten places be empty for .14 s.
-func (k *crowd) ended(c *Controller, call Call, t float64) {
+// ended notes that a call has ended at t, before which so much was sent. If it was the last one of the burst, and the
+// server was asked before and has rejected that, it is asked again: a cap on calls in flight waits for nothing else.
+// The gap of .2 s that follows the first rejected poll let ten places be empty for .14 s.
+func (k *crowd) ended(c *Controller, before, t float64) {
 	switch b := &c.blockage; {
-	case call.before >= k.sent:
+	case before >= k.sent:
 		k.new--
 	case k.out > 0:
 		k.out--
