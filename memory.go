@@ -162,6 +162,7 @@ func (m *memory) takeOver(l *learner, here sofar, n int64) {
 		Since: early.at, Calls: float64(here.calls - early.calls), Cost: float64(here.cost - early.cost),
 		Answer: m.hold.Mean(), Rate: hertz(m.rate), Good: max(0, early.at-m.recently.from),
 	}
+	past.Other = past.Calls != past.Cost
 	if past.Calls <= 0 || past.Cost <= 0 { // all have left before the last 15 s, or were throttled elsewhere
 		past.Calls, past.Cost = 1, float64(n)
 	}

@@ -1,9 +1,6 @@
 package adaptive
 
-import (
-	"math"
-	"time"
-)
+import "time"
 
 // A Why is why a belief changed last.
 type Why uint8
@@ -92,7 +89,7 @@ func (c *Controller) Changes() uint64 { return c.changes }
 func (c *Controller) Asleep(now, enough time.Duration) bool {
 	last := c.at
 	if c.started > 0 {
-		last = math.Max(last, c.recent[(c.started-1)%uint64(len(c.recent))])
+		last = max(last, c.recent[(c.started-1)%uint64(len(c.recent))])
 	}
 	return now.Seconds() >= last+enough.Seconds() && now.Seconds() >= c.until
 }

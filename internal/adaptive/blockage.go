@@ -90,11 +90,11 @@ func (c *Controller) block(t float64, call Call, at point, told bool) {
 	}
 	c.blockage.shorter.trying = false // another process may have ended the last one
 	c.service.trouble(c, at)
-	c.service.refused(math.Max(0, c.until-t))
+	c.service.refused(max(0, c.until-t))
 	c.outdate()
 	c.blocked++
 	c.pace.blocked(c.blocked)
-	c.cycles.end(at, math.Max(call.pace, c.pace.now), c.meanCost)
+	c.cycles.end(at, max(call.pace, c.pace.now), c.meanCost)
 	if c.sharing.peers > 1 && c.phase != Bounding { // cycles are short, and the calls of others blurred
 		c.cycles.found = fit{}
 	}
@@ -111,7 +111,7 @@ func (c *Controller) block(t float64, call Call, at point, told bool) {
 	if c.phase == Windowed {
 		next = c.window.poll(c, t, next)
 	}
-	c.openAt(math.Max(next, c.until))
+	c.openAt(max(next, c.until))
 }
 
 // started records a call that starts during a blockage.
@@ -133,9 +133,9 @@ func (b *blockage) forget(call Call) {
 // does not, and grants nothing for a second, bans its clients or counts in windows.
 func (b *blockage) costly(blocked, refusal float64) bool {
 	if b.told {
-		return blocked > math.Max(3, 8*refusal)
+		return blocked > max(3, 8*refusal)
 	}
-	return blocked > math.Max(1, 5*refusal)
+	return blocked > max(1, 5*refusal)
 }
 
 // mine reports whether a blockage is only one of this process: the others were granted calls until call, at a pace
@@ -152,7 +152,7 @@ func (b *blockage) mine(c *Controller, call Call, blocked float64) bool {
 // than calls in flight explain: their rejections were on the way, or a cap waited for one of them to
 // end. If the server was asked, the lull ended between two polls.
 func (b *blockage) lull(c *Controller, call Call) float64 {
-	explained := math.Max(c.refusal, c.answer)
+	explained := max(c.refusal, c.answer)
 	switch took := call.sent - b.from.at; {
 	case b.last-b.from.at > explained:
 		return (b.last+call.sent)/2 - b.from.at
@@ -165,7 +165,7 @@ func (b *blockage) lull(c *Controller, call Call) float64 {
 // silence returns when a poll without a reply counts as accepted. Rejections come quickly,
 // answers need not.
 func (b *blockage) silence(c *Controller) float64 {
-	return b.poll.sent + math.Max(leastSilence, 3*c.refusal)
+	return b.poll.sent + max(leastSilence, 3*c.refusal)
 }
 
 // leastSilence is for servers that answer in no time, as in a testing/synctest bubble.
@@ -187,7 +187,7 @@ func (b *blockage) again(c *Controller, t float64, call Call) {
 	slot, before := c.sharing.most(call.cost, c.ownCost())/c.pace.now, b.gap
 	switch {
 	case b.polls == 1:
-		b.gap = math.Max(b.shorter.begins(b.quiet), math.Max(2*slot, math.Min(.2, 8*slot)))
+		b.gap = max(b.shorter.begins(b.quiet), max(2*slot, min(.2, 8*slot)))
 	case b.shorter.trying:
 		b.gap = b.quiet
 		b.shorter.failed()
@@ -197,25 +197,25 @@ func (b *blockage) again(c *Controller, t float64, call Call) {
 	default:
 		b.gap *= 2
 	}
-	b.gap = math.Min(math.Min(b.gap, longestGap), c.service.longer(c))
+	b.gap = min(min(b.gap, longestGap), c.service.longer(c))
 	next := t + b.gap
 	if b.crowd {
-		next = math.Min(next, c.crowdEnds(t))
+		next = min(next, c.crowdEnds(t))
 	}
 	if b.gap > 1 && b.quiet == 0 && !c.cfg.Costly {
-		next = math.Min(next, math.Max(t+1, c.minute(t)+.5))
+		next = min(next, max(t+1, c.minute(t)+.5))
 	}
 	if b.gap > 1 && b.polls > 1 && c.phase == Bounding {
-		next = math.Min(next, c.window.usual(c, t+math.Min(b.gap/2, 10)))
+		next = min(next, c.window.usual(c, t+min(b.gap/2, 10)))
 		if at := c.window.usual(c, next); at < next+b.gap/4 {
 			next = at // to ask just before a window begins would cost all of it
 		}
 	}
 	if c.phase == Windowed {
 		next = c.window.poll(c, t, next)
-		b.gap = math.Min(b.gap, math.Max(before, next-t)) // it has not been waited for, and would last when the window does not
+		b.gap = min(b.gap, max(before, next-t)) // it has not been waited for, and would last when the window does not
 	}
-	c.openAt(math.Max(next, c.until))
+	c.openAt(max(next, c.until))
 }
 
 // crowdEnds returns the next instant after t at which a window that began with the first call may end. In a group the
@@ -225,7 +225,7 @@ func (c *Controller) crowdEnds(t float64) float64 {
 		if i > 0 && c.sharing.peers > 1 {
 			break
 		}
-		if end := c.ledger.start.at + l + begins; t < end-math.Min(1, l/10) {
+		if end := c.ledger.start.at + l + begins; t < end-min(1, l/10) {
 			return end
 		}
 	}
@@ -245,7 +245,7 @@ func (c *Controller) unblock(call Call) {
 		c.window.resume(c, call)
 		return
 	}
-	blocked := math.Max(0, call.sent-b.from.at-2*call.cost/c.pace.now-2*c.refusal)
+	blocked := max(0, call.sent-b.from.at-2*call.cost/c.pace.now-2*c.refusal)
 	lost := blocked * c.pace.rate / c.meanCost // in calls
 	if b.crowd {
 		lost = c.crowdLost(call, blocked)
@@ -268,7 +268,7 @@ func (c *Controller) unblock(call Call) {
 	if lost < 2 || !b.told {
 		blocked = 0
 	}
-	c.costly.price = math.Max(blocked, .3*c.costly.price)
+	c.costly.price = max(blocked, .3*c.costly.price)
 	c.costly.cheap(c, call)
 	if c.phase == Tracking {
 		b.quiet = 0
@@ -281,7 +281,7 @@ func (c *Controller) unblock(call Call) {
 
 // opens returns until when no call may start: the server has asked for a pause, or another
 // process is blocked.
-func (c *Controller) opens() float64 { return math.Max(c.until, c.sharing.until) }
+func (c *Controller) opens() float64 { return max(c.until, c.sharing.until) }
 
 // Resume ends a pause that the server asked for.
 func (c *Controller) Resume(now time.Duration) {
@@ -290,6 +290,6 @@ func (c *Controller) Resume(now time.Duration) {
 	c.resumed++
 	if c.until > t {
 		c.until = t
-		c.openAt(math.Min(c.next, t))
+		c.openAt(min(c.next, t))
 	}
 }

@@ -19,9 +19,9 @@ func (c *Controller) bounded() float64 {
 // within returns a pace within the bounds of the configuration.
 func (c *Controller) within(pace float64) float64 {
 	if !c.began && c.meanCost == 0 {
-		return math.Max(c.cfg.Min, math.Min(c.cfg.Max, pace))
+		return max(c.cfg.Min, min(c.cfg.Max, pace))
 	}
-	return math.Max(c.cfg.Min*c.meanCost, math.Min(c.most(), pace))
+	return max(c.cfg.Min*c.meanCost, min(c.most(), pace))
 }
 
 // most returns Config.Max in cost, for all that share the limit.
@@ -42,7 +42,7 @@ func (c *Controller) Bound(now time.Duration, rate float64, concurrency int) {
 	c.latency.unlook(c)
 	c.cfg.Max, c.cfg.MaxConcurrency = rate, concurrency
 	if c.phase == Searching && c.crowd.sent == 0 {
-		c.pace.now = math.Max(c.pace.now, c.cfg.Start*c.meanCost)
+		c.pace.now = max(c.pace.now, c.cfg.Start*c.meanCost)
 	}
 	c.pace.set(c)
 	c.stretch(now.Seconds(), before)

@@ -69,7 +69,7 @@ func (k *capacity) setMost(cfg Config, learned bool) {
 }
 
 func (k *capacity) bound() int {
-	limit := math.Min(k.limit, k.most)
+	limit := min(k.limit, k.most)
 	if limit > 1e9 {
 		return math.MaxInt
 	}
@@ -91,10 +91,10 @@ func (k *capacity) granted(c *Controller, call Call) {
 		return
 	}
 	k.full++
-	if k.full >= math.Max(100*k.patience, k.price/capShare) {
+	if k.full >= max(100*k.patience, k.price/capShare) {
 		k.falls, k.guessed = 0, false
 		before := k.limit
-		k.move(c, math.Floor(math.Max(1, math.Min(2*k.raise, k.limit/2))))
+		k.move(c, math.Floor(max(1, min(2*k.raise, k.limit/2))))
 		k.raise = k.limit - before
 	}
 }
@@ -115,7 +115,7 @@ func (k *capacity) refused(c *Controller, t float64, call Call, told bool) bool 
 		}
 		return k.found(c, t)
 	}
-	c.openAt(t + .5*c.answer/math.Max(1, k.limit)) // another call ends soon
+	c.openAt(t + .5*c.answer/max(1, k.limit)) // another call ends soon
 	if call.epoch != c.epoch || c.latency.looking {
 		return true
 	}
@@ -127,8 +127,8 @@ func (k *capacity) refused(c *Controller, t float64, call Call, told bool) bool 
 	}
 	k.price = k.lost(c, t)
 	if k.bad >= least && k.bad > noise*k.full {
-		k.patience = math.Min(longest, 2*k.patience)
-		k.move(c, -math.Max(1, k.raise))
+		k.patience = min(longest, 2*k.patience)
+		k.move(c, -max(1, k.raise))
 		k.raise = 0
 		if k.falls++; k.falls >= 8 || k.guessed && k.falls > mostGuessed || k.limit < .55*k.entry || k.limit < 1 {
 			k.giveUp(c)
@@ -138,7 +138,7 @@ func (k *capacity) refused(c *Controller, t float64, call Call, told bool) bool 
 }
 
 func (k *capacity) move(c *Controller, by float64) {
-	k.limit = math.Min(math.Max(k.most, k.limit), k.limit+by)
+	k.limit = min(max(k.most, k.limit), k.limit+by)
 	k.full, k.bad = 0, 0
 	c.outdate()
 	c.note(Cap)
@@ -187,7 +187,7 @@ func (k *capacity) again(c *Controller, call Call, told bool) bool {
 	if !told {
 		least = .8 * n
 	}
-	switch more := math.Max(1, n/8) + pace*c.refusal/2; { // that have ended, with a reply on its way
+	switch more := max(1, n/8) + pace*c.refusal/2; { // that have ended, with a reply on its way
 	case n == 0 || others < least || others > n+more:
 		return false
 	case c.blocked != 1:
@@ -213,7 +213,7 @@ func (k *capacity) named(c *Controller, call Call) bool {
 
 // lost returns how many calls are not made because of a rejection at t.
 func (k *capacity) lost(c *Controller, t float64) float64 {
-	return math.Max(0, c.until-t) * k.limit / math.Max(1e-3, c.answer)
+	return max(0, c.until-t) * k.limit / max(1e-3, c.answer)
 }
 
 // enter begins to use a cap of fewer than split.
@@ -246,7 +246,7 @@ func (k *capacity) giveUp(c *Controller) {
 	k.bans++
 	c.pace.quiet = quietMin
 	if c.pace.rate == 0 { // only the first burst was rejected before: the search goes on
-		c.pace.now = c.within(math.Min(c.pace.now, k.entry/c.answer*c.meanCost))
+		c.pace.now = c.within(min(c.pace.now, k.entry/c.answer*c.meanCost))
 		c.enter(Searching, c.at, NoCap)
 		return
 	}

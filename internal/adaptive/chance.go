@@ -1,7 +1,5 @@
 package adaptive
 
-import "math"
-
 // chance decides whether a rejection may mean nothing. Overloaded servers, and proxies,
 // refuse some calls at random.
 //
@@ -51,7 +49,7 @@ func (k *chance) init() { k.suspect, k.patience = -1, impatient }
 // near is within how many calls a second rejection confirms the first: fewer if many are
 // refused by chance.
 func (k *chance) near() int {
-	return int(math.Max(6, math.Min(25, .12/math.Max(k.share, 1e-3))))
+	return int(max(6, min(25, .12/max(k.share, 1e-3))))
 }
 
 // call counts a saturated call.
@@ -63,7 +61,7 @@ func (k *chance) call(c *Controller) {
 			k.single += 1. / 500
 		}
 	}
-	k.doubt = math.Max(0, k.doubt-math.Max(1./doubtCalls, doubtShare*k.share))
+	k.doubt = max(0, k.doubt-max(1./doubtCalls, doubtShare*k.share))
 	k.calls++
 	switch {
 	case k.testing && k.calls >= testCalls:

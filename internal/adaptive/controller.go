@@ -52,6 +52,7 @@ type Controller struct {
 	started  uint64  // calls that have started
 	late     float64 // the next call starts so long after its slot
 	past     float64 // cost sent before TakeOver
+	other    bool    // calls take amounts of another unit, too
 
 	at       float64 // the last reply
 	refusals uint64
@@ -225,7 +226,7 @@ func (c *Controller) begin(t, cost float64) {
 	c.began = true
 	first := c.meanCost == 0
 	if first {
-		c.meanCost = math.Max(cost, 1e-9)
+		c.meanCost = max(cost, 1e-9)
 		c.pace.now *= c.meanCost
 	}
 	c.ledger.begin(t)
@@ -250,7 +251,7 @@ func (c *Controller) saturated(t float64) bool {
 		n = fewRecent
 	}
 	first := (c.started - n) % uint64(len(c.recent))
-	achieved := float64(n) * c.meanCost / math.Max(1e-9, t-c.recent[first])
+	achieved := float64(n) * c.meanCost / max(1e-9, t-c.recent[first])
 	if c.phase == Searching {
 		return c.pace.now <= 3*achieved
 	}
@@ -269,7 +270,7 @@ func (c *Controller) paced() bool {
 func (c *Controller) Settle(now, since time.Duration, delta float64) {
 	delta = c.sharing.whole(delta)
 	c.ledger.sent += delta
-	c.meanCost = math.Max(1e-9, c.meanCost+delta*inMeanCost)
+	c.meanCost = max(1e-9, c.meanCost+delta*inMeanCost)
 	if since.Seconds() >= c.window.from {
 		c.window.used += delta
 	}
@@ -282,11 +283,11 @@ func (c *Controller) Ended(now time.Duration, call Call, reply Reply) (ignored b
 	t := now.Seconds()
 	c.at, call.atOnce = t, reply.AtOnce
 	c.crowd.ended(c, call.before, t)
-	took := math.Max(0, t-call.sent)
+	took := max(0, t-call.sent)
 	c.latency.ended(c, took, call, reply.Outcome == Granted)
 	until := c.until
 	if reply.RetryAfter > 0 && reply.Outcome == Refused {
-		c.until = math.Max(c.until, t+reply.RetryAfter.Seconds())
+		c.until = max(c.until, t+reply.RetryAfter.Seconds())
 		c.service.refused(reply.RetryAfter.Seconds())
 	}
 	switch reply.Outcome {

@@ -134,7 +134,7 @@ func count(all []float64, from, to float64) int {
 func bucket(burst float64, rate func(t float64) float64) func(t float64) bool {
 	have, seen := burst, 0.
 	return func(t float64) bool {
-		have = math.Min(burst, have+rate(t)*(t-seen))
+		have = min(burst, have+rate(t)*(t-seen))
 		seen = t
 		if have < 1 {
 			return false
@@ -150,7 +150,7 @@ func TestController_FindsARate(t *testing.T) {
 	for _, c := range []struct{ rate, burst float64 }{{.5, 1}, {3, 3}, {20, 10}, {50, 1}, {300, 30}, {300, 600}, {2000, 200}} {
 		r := newRun(t, Config{}, server{take: bucket(c.burst, steady(c.rate))})
 		r.callers = 1000
-		end := math.Max(60, 300/c.rate)
+		end := max(60, 300/c.rate)
 		r.until(2 * end)
 		granted, refused := count(r.granted, end, 2*end), count(r.refused, end, 2*end)
 		if g := float64(granted) / (c.rate * end); g < .95 {
@@ -370,7 +370,7 @@ func TestController_RecognizesACap(t *testing.T) {
 // A server that serves ten calls at a time and lets the others wait: more than a few
 // waiting calls help nobody.
 func TestController_RecognizesOverload(t *testing.T) {
-	r := newRun(t, Config{}, server{delay: func(_ float64, busy int) float64 { return .09 * math.Max(1, float64(busy)/10) }})
+	r := newRun(t, Config{}, server{delay: func(_ float64, busy int) float64 { return .09 * max(1, float64(busy)/10) }})
 	r.callers = 500
 	r.until(120)
 	if b := r.controller.Belief(); b.Phase != Slowed || b.Concurrency < 8 || b.Concurrency > 30 {
@@ -578,7 +578,7 @@ func TestController_CountsCost(t *testing.T) {
 			t.Fatalf("at %v one may leave at %v, the other at %v", now, a, b)
 		}
 		step := max(a, b, now)
-		have = math.Min(20, have+30*(step-now).Seconds())
+		have = min(20, have+30*(step-now).Seconds())
 		now = step
 		call, d := one.Started(now, 1, 0), thousand.Started(now, 1000, 0)
 		reply := Reply{Outcome: Refused}
@@ -587,7 +587,7 @@ func TestController_CountsCost(t *testing.T) {
 			reply.Outcome = Granted
 		}
 		now += time.Millisecond
-		have = math.Min(20, have+.03)
+		have = min(20, have+.03)
 		one.Ended(now, call, reply)
 		thousand.Ended(now, d, reply)
 	}

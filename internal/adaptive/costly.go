@@ -42,19 +42,19 @@ const foundShare = .1
 func (k *costly) pace(c *Controller) float64 {
 	p := &c.pace
 	now, paid := p.rate, k.paid(c)
-	if past := math.Min(p.calls, paid) - k.hold; past > 0 && !k.settled() {
+	if past := min(p.calls, paid) - k.hold; past > 0 && !k.settled() {
 		if k.far() {
 			now *= math.Exp2(past / k.double())
 		} else {
-			now *= math.Pow(1.1, past/math.Max(100, k.hold))
+			now *= math.Pow(1.1, past/max(100, k.hold))
 		}
-		now = math.Min(.97*k.high, now)
+		now = min(.97*k.high, now)
 	}
 	calls := p.rate / c.meanCost // per second
-	late := math.Max(0, p.calls-paid)
-	double := math.Max(lookLeast, math.Min(lookMost, k.price*calls))
+	late := max(0, p.calls-paid)
+	double := max(lookLeast, min(lookMost, k.price*calls))
 	if p.patience < math.Inf(1) { // at a low pace as many calls take minutes
-		double = math.Max(1, math.Min(lookLeast, p.patience*calls/2))
+		double = max(1, min(lookLeast, p.patience*calls/2))
 	}
 	if k.slow {
 		double *= slowLook
@@ -66,7 +66,7 @@ func (k *costly) pace(c *Controller) float64 {
 func (k *costly) far() bool { return k.high > 4*k.low }
 
 // double returns the calls with which it does.
-func (k *costly) double() float64 { return math.Max(48, k.hold/2) }
+func (k *costly) double() float64 { return max(48, k.hold/2) }
 
 // A first burst that a long silence followed may have used up a window. Then as many calls are accepted in the next one,
 // and they should not come late: of 120 a minute, at 5/s, the last 100 came 20 s after it had begun. So they are
@@ -87,12 +87,12 @@ func (k *costly) paid(c *Controller) float64 {
 		paid = k.price * calls / unknownShare
 	}
 	if c.cfg.Costly {
-		paid = math.Max(patientLooks*paid, k.hold)
+		paid = max(patientLooks*paid, k.hold)
 	}
 	if k.far() {
-		paid = math.Max(paid, k.hold+k.double()*math.Log2(k.high/p.rate))
+		paid = max(paid, k.hold+k.double()*math.Log2(k.high/p.rate))
 	}
-	return math.Min(paid, p.patience*calls)
+	return min(paid, p.patience*calls)
 }
 
 // The pace of a look doubles with as many calls as a rejection costs, but between these. With fewer
@@ -129,16 +129,16 @@ func (k *costly) settled() bool { return k.high <= 1.12*k.low }
 // end handles the end of a costly blockage.
 func (k *costly) end(c *Controller, call Call, blocked float64) {
 	b := &c.blockage
-	k.price = math.Max(blocked, .7*k.price)
+	k.price = max(blocked, .7*k.price)
 	k.cheaps = 0
 	defer func() {
 		c.service.measured(c)
 		c.service.paid(c, c.at)
 	}()
-	got := math.Max(0, c.ledger.granted(call)-k.start.granted)
-	active := got / math.Max(1e-3, b.from.at-k.start.at)
-	cycle := math.Max(1e-3, call.sent-k.start.at)
-	mean, least := got/cycle, math.Max(b.from.at, b.last)-k.start.at
+	got := max(0, c.ledger.granted(call)-k.start.granted)
+	active := got / max(1e-3, b.from.at-k.start.at)
+	cycle := max(1e-3, call.sent-k.start.at)
+	mean, least := got/cycle, max(b.from.at, b.last)-k.start.at
 	k.start = c.ledger.point(call)
 	c.window.bracket(b, call)
 	before := k.before
@@ -153,22 +153,22 @@ func (k *costly) end(c *Controller, call Call, blocked float64) {
 		k.hold = 1.3*got/c.meanCost + c.sharing.own(8)
 		rate := active / 2
 		if b.crowd { // active is how fast callers came, not how fast the server is
-			k.high = math.Max(active, 2*mean)
+			k.high = max(active, 2*mean)
 			most := c.cautious()
 			if blocked > longWindow {
-				most = math.Max(most, math.Min(got/windowUse, windowMost*c.meanCost))
+				most = max(most, min(got/windowUse, windowMost*c.meanCost))
 			}
-			rate = math.Min(rate, most)
+			rate = min(rate, most)
 		} else { // what was granted in less than a second may all be a burst
-			rate = math.Min(rate, math.Max(got/2, c.cautious()/4))
+			rate = min(rate, max(got/2, c.cautious()/4))
 		}
 		if got < c.meanCost { // nothing was granted, so it says nothing
-			rate = math.Min(b.pace/2, c.cautious()/4)
+			rate = min(b.pace/2, c.cautious()/4)
 		}
 		if c.cfg.Costly && !b.crowd {
 			rate = k.patiently(c, got, mean, blocked)
 		}
-		c.track(Bounding, math.Max(rate, .98*mean), Costly)
+		c.track(Bounding, max(rate, .98*mean), Costly)
 	default:
 		k.narrow(c, got, mean)
 	}
@@ -189,31 +189,31 @@ func (k *costly) narrow(c *Controller, got, mean float64) {
 		k.vain = 0
 	}
 	if b.held > k.hold { // the rate was accepted for long before the pace rose
-		k.low = math.Max(k.low, b.rate)
-		k.high = math.Max(1.05*k.low, math.Min(k.high, b.pace))
+		k.low = max(k.low, b.rate)
+		k.high = max(1.05*k.low, min(k.high, b.pace))
 	} else {
 		k.high = b.pace
 		if k.low > .97*k.high {
-			k.low = math.Max(mean, .7*k.high)
+			k.low = max(mean, .7*k.high)
 		}
 		if k.vain >= mostVain {
-			k.low = math.Max(mean, math.Min(k.low, k.high/2))
+			k.low = max(mean, min(k.low, k.high/2))
 		}
 	}
-	k.hold = math.Max(k.hold, 1.3*got/c.meanCost+c.sharing.own(8))
+	k.hold = max(k.hold, 1.3*got/c.meanCost+c.sharing.own(8))
 	rate := .98 * k.low
 	if f := c.cycles.found; f.good() && f.rate > k.low && f.rate < k.high {
 		// It may be wrong, because the server counts in another way: the bounds stay.
 		rate, k.burst = f.rate*(1-f.error/2), c.cycles.burst(f.rate)
-		k.hold = math.Max(k.hold, k.price*rate/c.meanCost/foundShare)
+		k.hold = max(k.hold, k.price*rate/c.meanCost/foundShare)
 	} else if x := c.crowd.explains(c, k.high); b.told && x.rate > k.low*(1-x.error) {
-		rate, k.burst = math.Max(rate, x.rate*(1-x.error/2)), c.cycles.burst(x.rate)
-		k.hold = math.Max(k.hold, k.price*rate/c.meanCost/foundShare)
+		rate, k.burst = max(rate, x.rate*(1-x.error/2)), c.cycles.burst(x.rate)
+		k.hold = max(k.hold, k.price*rate/c.meanCost/foundShare)
 	} else if !k.settled() {
-		rate = math.Max(.4*k.high, math.Pow(k.low, .6)*math.Pow(k.high, .4))
+		rate = max(.4*k.high, math.Pow(k.low, .6)*math.Pow(k.high, .4))
 	}
 	if c.sharing.peers > 1 {
-		rate = math.Min(rate, belowRefuted*b.pace)
+		rate = min(rate, belowRefuted*b.pace)
 	}
 	c.track(Bounding, rate, Costly)
 }
@@ -223,7 +223,7 @@ func (k *costly) narrow(c *Controller, got, mean float64) {
 func (k *costly) looked(c *Controller) {
 	b := &c.blockage
 	k.looking = false
-	k.low = math.Max(k.low, b.rate)
+	k.low = max(k.low, b.rate)
 	var rate float64
 	if c.sharing.peers > 1 {
 		rate = k.lookedTogether(c)
@@ -237,10 +237,10 @@ func (k *costly) looked(c *Controller) {
 		c.cycles.past[c.cycles.next] = cycle{}
 		k.high = b.pace
 		rate *= 1 - fitError/2
-		k.hold = math.Max(lookLeast, k.price*rate/c.meanCost/foundShare)
+		k.hold = max(lookLeast, k.price*rate/c.meanCost/foundShare)
 	} else {
-		k.high = math.Max(1.05*k.low, math.Min(k.high, b.pace))
-		rate = math.Max(b.rate, math.Min(k.high, lookMargin*rate))
+		k.high = max(1.05*k.low, min(k.high, b.pace))
+		rate = max(b.rate, min(k.high, lookMargin*rate))
 	}
 	c.track(Bounding, rate, Costly)
 }
@@ -260,7 +260,7 @@ func (k *costly) lookedTogether(c *Controller) float64 {
 		return f.rate * (1 - f.error/2)
 	case k.burst > 0:
 		// The rate is accepted, so no bucket holds more than it needs at that.
-		k.burst = math.Min(k.burst, c.cycles.burst(b.rate)+c.meanCost)
+		k.burst = min(k.burst, c.cycles.burst(b.rate)+c.meanCost)
 		return c.cycles.faster(k.burst, b.pace)
 	}
 	switch before := &c.cycles.past[c.cycles.next]; {

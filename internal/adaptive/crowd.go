@@ -1,7 +1,5 @@
 package adaptive
 
-import "math"
-
 // A crowd is the calls that started before the first rejection of a controller that had no pace.
 type crowd struct {
 	sent float64 // cost sent when the first rejection came
@@ -37,7 +35,7 @@ func (k *crowd) ended(c *Controller, before, t float64) {
 	case k.out > 0:
 		k.out--
 		if k.out == 0 && b.on && b.crowd && b.polls == 1 && !b.polling && !b.told && !c.cfg.Costly {
-			c.openAt(math.Min(c.next, t))
+			c.openAt(min(c.next, t))
 		}
 	}
 }
@@ -58,7 +56,7 @@ func (k *crowd) begin(c *Controller) {
 	if k.size > 0 {
 		pace /= 2
 	}
-	c.pace.now = c.within(math.Max(c.pace.now, pace))
+	c.pace.now = c.within(max(c.pace.now, pace))
 }
 
 // crowded begins a search after the first rejection of a controller that had no pace.
@@ -80,7 +78,7 @@ func (c *Controller) crowded(at point) {
 	c.crowd.answered(c)
 	p.now = c.cfg.Start * c.meanCost / 2
 	if took := at.at - c.ledger.start.at; took > longCrowd {
-		p.now = math.Max(p.now, at.granted/took/2)
+		p.now = max(p.now, at.granted/took/2)
 	}
 	p.now = c.within(p.now)
 	c.enter(Searching, at.at, FirstRefusal)
@@ -99,15 +97,15 @@ func (k *crowd) silent(c *Controller, call Call) {
 	b := &c.blockage
 	granted, took := c.ledger.granted(call), call.sent-c.ledger.start.at
 	silence := call.sent - b.from.at
-	if b.polls == 0 && !b.told || silence < math.Max(crowdSilence, took/2) || granted < few*c.meanCost {
+	if b.polls == 0 && !b.told || silence < max(crowdSilence, took/2) || granted < few*c.meanCost {
 		return
 	}
 	share := crowdShare
-	if b.told {
-		share = crowdTold
+	if b.told && c.other {
+		share = otherShare
 	}
 	k.size, k.rate = granted/c.meanCost, share*granted/took
-	c.pace.now = c.within(math.Max(c.pace.now, k.rate))
+	c.pace.now = c.within(max(c.pace.now, k.rate))
 	if b.polls > 1 && !b.told { // the last of them came before the end of the silence
 		k.most, k.left = granted/(b.last-c.ledger.start.at), k.size
 	}
@@ -117,7 +115,7 @@ const (
 	crowdHold    = 3  // saturated calls without an answer to one of the crowd between them
 	crowdSilence = .1 // seconds: less may be the way of the calls
 	crowdShare   = .85
-	crowdTold    = .75 // if the server has said for how long: a bucket says so as well, and a limit of cost was taken for one of calls
+	otherShare   = .75 // the limit may be of another unit, and what was accepted of this one just a burst
 )
 
 // windowed reports whether the last cycle looks like a window: it was granted no more than the burst was before a
@@ -191,7 +189,7 @@ func (k *crowd) explains(c *Controller, most float64) fit {
 	if rate < overWindow*k.mean || rate == most {
 		return fit{}
 	}
-	f := fit{rate, math.Max(fitError, c.meanCost/2/(rate*c.cycles.last().longest(rate)))}
+	f := fit{rate, max(fitError, c.meanCost/2/(rate*c.cycles.last().longest(rate)))}
 	if f.error > mostCrowdError {
 		return fit{}
 	}
@@ -214,7 +212,7 @@ func (c *Controller) crowdLost(call Call, blocked float64) float64 {
 	}
 	lost := c.pace.now / c.meanCost * blocked
 	if blocked < longCrowd {
-		lost = math.Min(lost, c.ledger.granted(call)/c.meanCost)
+		lost = min(lost, c.ledger.granted(call)/c.meanCost)
 	}
 	return lost
 }

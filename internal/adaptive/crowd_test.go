@@ -44,7 +44,7 @@ func TestController_ACrowdIsNoMeasureOfLatency(t *testing.T) {
 	n := 0.
 	r := newRun(t, Config{Unlimited: true}, server{slots: 50, delay: func(t float64, _ int) float64 {
 		n++
-		return math.Max(.05, n*.06-t) // 50 calls of the crowd, one after the other
+		return max(.05, n*.06-t) // 50 calls of the crowd, one after the other
 	}})
 	r.until(worked)
 	if b := r.controller.Belief(); b.Pace > 20 {

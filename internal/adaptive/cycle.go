@@ -196,7 +196,7 @@ func (k *cycles) window(silent float64) float64 {
 	rate := 0.
 	last := k.last()
 	for _, p := range last.parts[:last.n] {
-		rate = math.Max(rate, p.granted/(p.took+silent))
+		rate = max(rate, p.granted/(p.took+silent))
 	}
 	return rate
 }
@@ -205,7 +205,7 @@ func (k *cycles) window(silent float64) float64 {
 func (k *cycles) correct(wrong float64) {
 	c := k.last()
 	for i := range c.parts[:c.n] {
-		c.parts[i].granted = math.Max(0, c.parts[i].granted+wrong)
+		c.parts[i].granted = max(0, c.parts[i].granted+wrong)
 	}
 }
 
@@ -221,7 +221,7 @@ func (c *cycle) mean() float64 {
 func (c *cycle) burst(rate float64) float64 {
 	most := math.Inf(-1)
 	for _, p := range c.parts[:c.n] {
-		most = math.Max(most, p.granted-rate*p.took)
+		most = max(most, p.granted-rate*p.took)
 	}
 	return most
 }
@@ -231,7 +231,7 @@ func (c *cycle) longest(rate float64) (took float64) {
 	most := c.burst(rate)
 	for _, p := range c.parts[:c.n] {
 		if p.granted-rate*p.took == most {
-			took = math.Max(took, p.took)
+			took = max(took, p.took)
 		}
 	}
 	return took
@@ -275,5 +275,5 @@ func common(first, second *cycle, most, meanCost float64) fit {
 		return fit{}
 	}
 	rate := (low + high) / 2
-	return fit{rate, math.Max((high-low)/2/rate, (ratio-1)/2)}
+	return fit{rate, max((high-low)/2/rate, (ratio-1)/2)}
 }

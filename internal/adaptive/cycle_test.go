@@ -36,7 +36,7 @@ func cycling(take func(t float64) bool, pause float64, paces ...float64) *cycles
 func tank(rate, burst float64) func(t float64) bool {
 	level, last := burst, 0.
 	return func(t float64) bool {
-		level = math.Min(burst, level+rate*(t-last))
+		level = min(burst, level+rate*(t-last))
 		last = t
 		if level < 1 {
 			return false

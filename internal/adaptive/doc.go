@@ -73,6 +73,6 @@
 //	               costly.hold, costly.low, costly.price, pace.quiet, pace.refuted
 //	suspect.go     at, costly, pace, window, Call.epoch, Call.pace, chance.suspect, pace.now,
 //	               window.used
-//	takeover.go    at, past, answer, ledger.sent, service.begin
+//	takeover.go    at, past, answer, other, ledger.sent, service.begin
 //	window.go      blockage.gap
 package adaptive

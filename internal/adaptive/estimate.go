@@ -16,7 +16,7 @@ const floor = .4
 // calls were rejected for 20 s. At a server that rejects with a bare 503, package evidence then found that slower calls
 // are rejected as often, and took the rejections for failures.
 func (c *Controller) least(t float64) float64 {
-	return floor * c.ledger.lately(t) * math.Pow(.7, math.Max(0, float64(c.pace.lows-2)))
+	return floor * c.ledger.lately(t) * math.Pow(.7, max(0, float64(c.pace.lows-2)))
 }
 
 // sink notes that low was accepted since the rejection before.
@@ -48,40 +48,40 @@ func (c *Controller) estimate(call Call, at point) {
 	searched := !c.paced() || c.phase == Searching
 	switch {
 	case !c.paced():
-		top = math.Max(4*low, c.cautious())
+		top = max(4*low, c.cautious())
 	case c.phase == Tracking:
-		top = math.Min(top, 4*math.Max(old, c.cautious()))
+		top = min(top, 4*max(old, c.cautious()))
 	}
 	p.refuted = top
-	p.unsure = math.Max(0, math.Min(.25, .5*(1-low/top)))
+	p.unsure = max(0, min(.25, .5*(1-low/top)))
 	var rate float64
 	switch {
 	case searched:
-		rate = math.Max(top/4, math.Min(.85*top, math.Max(low, p.earlier())))
+		rate = max(top/4, min(.85*top, max(low, p.earlier())))
 	case c.expected():
-		rate = math.Max(top/2, math.Min(top, (low+top)/2))
+		rate = max(top/2, min(top, (low+top)/2))
 		if c.shown(low) {
 			p.shows++
-			rate = math.Min(rate, 1.01*math.Max(p.shown, low))
+			rate = min(rate, 1.01*max(p.shown, low))
 		}
 	case c.nudged(low, top):
 		rate = c.most() * math.Pow(1-nudge, float64(p.nudges))
 		p.unsure, p.shown, p.shows = nudge, rate, 0
 	default: // the server has become slower: the bounds are far apart
-		rate = math.Max(top/2, math.Min(top, math.Sqrt(low*top)))
+		rate = max(top/2, min(top, math.Sqrt(low*top)))
 		p.shown, p.shows = rate, 0
 	}
 	if f := c.cycles.found; f.good() && c.costly.price > leastPause {
-		rate = math.Max(top/4, math.Min(top, f.rate*(1-f.error/2)))
-		p.unsure = math.Min(p.unsure, f.error)
+		rate = max(top/4, min(top, f.rate*(1-f.error/2)))
+		p.unsure = min(p.unsure, f.error)
 	}
 	if f := c.crowd.explains(c, top); c.blockage.told && f.rate > low {
 		rate = f.rate
-		p.unsure = math.Min(p.unsure, f.error)
-		p.refuted = math.Min(p.refuted, (1+2*f.error)*rate)
+		p.unsure = min(p.unsure, f.error)
+		p.refuted = min(p.refuted, (1+2*f.error)*rate)
 	}
 	p.sink(low, c.least(at.at))
-	rate = math.Max(rate, math.Min(top, c.least(at.at)))
+	rate = max(rate, min(top, c.least(at.at)))
 	p.agree(old, rate)
 	switch {
 	case searched:
@@ -91,7 +91,7 @@ func (c *Controller) estimate(call Call, at point) {
 		c.track(Tracking, rate, Measured)
 	case c.phase == Bounding:
 		if held := .98 * c.costly.low; rate < held {
-			rate = math.Min(old, held) // it was accepted for long
+			rate = min(old, held) // it was accepted for long
 		}
 		c.track(Bounding, rate, Measured)
 	}
@@ -147,7 +147,7 @@ func (c *Controller) refine(call Call) {
 	since := c.ledger.previous()
 	if call.sent > since.at { // a cycle of any limiter grants its rate at most
 		cycle := (c.ledger.granted(call) - since.granted) / (call.sent - since.at)
-		high = math.Max(high, math.Min(cycle, b.pace))
+		high = max(high, min(cycle, b.pace))
 	}
 	silent := b.lull(c, call)
 	if silent == 0 && c.crowd.windowed(c) {
@@ -155,12 +155,12 @@ func (c *Controller) refine(call Call) {
 	}
 	if silent > 0 {
 		if b.told {
-			silent = math.Max(0, silent-rounded)
+			silent = max(0, silent-rounded)
 		}
-		high = math.Max(high, math.Min(c.cycles.window(silent), b.pace))
+		high = max(high, min(c.cycles.window(silent), b.pace))
 	}
-	rate := math.Max(math.Min(p.rate, high), math.Min(low, b.pace))
-	rate = math.Max(rate, math.Min(b.pace, c.least(call.sent)))
+	rate := max(min(p.rate, high), min(low, b.pace))
+	rate = max(rate, min(b.pace, c.least(call.sent)))
 	if rate != p.rate {
 		c.track(Tracking, rate, Measured)
 	}

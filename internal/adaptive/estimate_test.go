@@ -25,7 +25,7 @@ func TestLedger_SlopeEndsAtAChange(t *testing.T) {
 // before the first 32 answers are back.
 func TestController_RecognizesOverloadFromTheFirstCallsOn(t *testing.T) {
 	r := newRun(t, Config{}, server{delay: func(_ float64, busy int) float64 {
-		return math.Max(1, float64(busy)/3) * (1 + .5*math.Max(0, float64(busy-3))/3)
+		return max(1, float64(busy)/3) * (1 + .5*max(0, float64(busy-3))/3)
 	}})
 	r.callers = 40
 	r.until(300)

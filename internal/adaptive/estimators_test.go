@@ -13,7 +13,7 @@ import (
 
 func equal(t *testing.T, what string, got, want float64) {
 	t.Helper()
-	if math.Abs(got-want) > 1e-9*math.Max(1, math.Abs(want)) {
+	if math.Abs(got-want) > 1e-9*max(1, math.Abs(want)) {
 		t.Errorf("%s: %v, want %v", what, got, want)
 	}
 }

@@ -92,7 +92,7 @@ func (h *fuzzed) check() {
 			h.t.Fatalf("at %v: %g in %+v", h.now, x, b)
 		}
 	}
-	if c.paced() && (b.Pace < c.cfg.Min*(1-1e-9)*c.meanCost || b.Pace > c.cfg.Max*(1+1e-9)*math.Max(c.meanCost, 1)) {
+	if c.paced() && (b.Pace < c.cfg.Min*(1-1e-9)*c.meanCost || b.Pace > c.cfg.Max*(1+1e-9)*max(c.meanCost, 1)) {
 		h.t.Fatalf("at %v: pace %g, bounds %g and %g", h.now, b.Pace, c.cfg.Min, c.cfg.Max)
 	}
 	if b.Concurrency < 0 || b.Concurrency == 0 && c.capacity.limit < 1e9 {

@@ -1,7 +1,5 @@
 package adaptive
 
-import "math"
-
 // latency bounds the calls in flight of a server that slows down instead of rejecting.
 //
 // # Is it slow because of us?
@@ -70,7 +68,7 @@ func (l *latency) started(c *Controller) uint32 {
 // ended counts a call that has come back. Its latency counts if it was served.
 func (l *latency) ended(c *Controller, took float64, call Call, served bool) {
 	if served && (l.quickest == 0 || took < l.quickest) {
-		l.quickest = math.Max(took, leastSilence)
+		l.quickest = max(took, leastSilence)
 	}
 	if call.round != l.round+1 {
 		l.others++
@@ -78,7 +76,7 @@ func (l *latency) ended(c *Controller, took float64, call Call, served bool) {
 		l.back++
 		if served {
 			if l.base > 0 {
-				took = math.Min(took, 6*l.base) // one straggler is no news
+				took = min(took, 6*l.base) // one straggler is no news
 			}
 			l.sum += took
 			l.inFlight += float64(call.inFlight)
@@ -141,7 +139,7 @@ func (l *latency) judge(c *Controller, mean, in, n float64) {
 	switch {
 	case ratio > 1.5 && in >= 4 && mean-l.base > leastSlow:
 		l.testing, l.wasIn, l.wasTook = true, in, mean
-		l.cut(c, in, math.Min(k.limit, in)/ratio*1.15)
+		l.cut(c, in, min(k.limit, in)/ratio*1.15)
 	case !c.limited():
 	case held && ratio > 1.2:
 		if !l.testing {
@@ -190,7 +188,7 @@ func (l *latency) look(c *Controller, mean, in float64) (done bool) {
 	}
 	l.rest = min(mostRest, max(least, l.rest))
 	if l.rounds++; l.rounds > 1 { // some calls of the first one started when fewer were in flight
-		l.best = math.Max(l.best, in/mean)
+		l.best = max(l.best, in/mean)
 	}
 	if l.rounds <= l.rest {
 		return false
@@ -248,7 +246,7 @@ func (l *latency) rise(c *Controller) {
 		l.bind(c, limit*1.25)
 		return
 	}
-	l.bind(c, limit+math.Max(1, limit/20))
+	l.bind(c, limit+max(1, limit/20))
 }
 
 // cut bounds the calls in flight of a server that has got slow with in of them.
@@ -268,8 +266,8 @@ func (l *latency) cut(c *Controller, in, limit float64) {
 // bind sets the bound. One that is too high to bind is given up.
 func (l *latency) bind(c *Controller, limit float64) {
 	k := &c.capacity
-	k.limit = math.Min(k.most, math.Max(2, limit))
-	if k.limit < math.Min(k.most, 1e5) {
+	k.limit = min(k.most, max(2, limit))
+	if k.limit < min(k.most, 1e5) {
 		return
 	}
 	k.limit = k.most

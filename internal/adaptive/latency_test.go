@@ -20,7 +20,7 @@ func TestController_LooksWhetherFewerCallsAreServedFaster(t *testing.T) {
 	} {
 		r := newRun(t, Config{Unlimited: true}, server{slots: c.slots, delay: func(_ float64, busy int) float64 {
 			load := float64(busy) / 16
-			return .1*math.Max(1, load)*(1+c.waste*math.Max(0, load-1)) - .05
+			return .1*max(1, load)*(1+c.waste*max(0, load-1)) - .05
 		}})
 		r.callers = c.slots + 40
 		r.until(300)

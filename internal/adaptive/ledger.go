@@ -86,7 +86,7 @@ func (l *ledger) refuse(call Call) point {
 // without corrects a point by a call that was rejected.
 func (p *point) without(call Call) {
 	if p.sent > call.before {
-		p.granted = math.Max(0, p.granted-call.cost)
+		p.granted = max(0, p.granted-call.cost)
 	}
 }
 
@@ -115,7 +115,7 @@ func (l *ledger) blocked(meanCost, least float64) (low, high float64) {
 		return 0, math.Inf(1)
 	}
 	granted := l.last.granted - l.refused.granted
-	return math.Max(0, granted-meanCost) / took, (granted + meanCost) / took
+	return max(0, granted-meanCost) / took, (granted + meanCost) / took
 }
 
 // slope returns the rate accepted since the last empty point that is at least enough
@@ -132,7 +132,7 @@ func (l *ledger) slope(p point, enough, meanCost float64) (rate float64, ok bool
 		if (granted-meanCost)/took > most {
 			break
 		}
-		most = math.Min(most, (granted+2*meanCost)/took)
+		most = min(most, (granted+2*meanCost)/took)
 		rate, ok = granted/took, true
 		if granted >= enough {
 			break
@@ -143,5 +143,5 @@ func (l *ledger) slope(p point, enough, meanCost float64) (rate float64, ok bool
 
 // first returns a guess from the first rejection: a full bucket is in what was accepted.
 func (l *ledger) first(p point) float64 {
-	return .7 * math.Max(0, p.granted) / math.Max(p.at-l.start.at, 1e-3)
+	return .7 * max(0, p.granted) / max(p.at-l.start.at, 1e-3)
 }

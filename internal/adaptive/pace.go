@@ -45,7 +45,7 @@ const (
 )
 
 // cautious is a pace, in cost per second, that few servers reject.
-func (c *Controller) cautious() float64 { return math.Min(c.cfg.Start, cautiousStart) * c.meanCost }
+func (c *Controller) cautious() float64 { return min(c.cfg.Start, cautiousStart) * c.meanCost }
 
 const (
 	margin    = .03 // how far below the rate the pace begins, as a share
@@ -69,7 +69,7 @@ func (p *pace) earlier() float64 {
 // blocked counts a blockage. The first one ends a search and says nothing of the others.
 func (p *pace) blocked(number uint64) {
 	if number > 2 {
-		p.flood += (math.Min(32, p.refusals-1) - p.flood) * .3
+		p.flood += (min(32, p.refusals-1) - p.flood) * .3
 	}
 	p.refusals = 1
 }
@@ -105,14 +105,14 @@ func (p *pace) search(c *Controller) {
 		return
 	}
 	delay := p.delay(c)
-	double := math.Max(1, c.sharing.quiet(8)) // calls
+	double := max(1, c.sharing.quiet(8)) // calls
 	if c.cfg.Costly {
 		double = patientDouble
 	}
 	if p.now >= c.crowd.rate {
-		double = math.Max(double, c.crowd.size)
+		double = max(double, c.crowd.size)
 	}
-	p.now = c.within(c.crowd.bound(p.now * math.Exp2(1/math.Max(double, doubleDelays*delay*p.now/c.meanCost))))
+	p.now = c.within(c.crowd.bound(p.now * math.Exp2(1/max(double, doubleDelays*delay*p.now/c.meanCost))))
 }
 
 // Doubted notes that a call got an answer that may be a rejection and is not known to be one.
@@ -138,7 +138,7 @@ const (
 func (p *pace) delay(c *Controller) float64 {
 	delay := c.refusal
 	if delay == 0 {
-		delay = math.Min(1, c.answer)
+		delay = min(1, c.answer)
 	}
 	if c.answer == 0 && delay == 0 {
 		delay = .2
@@ -150,13 +150,13 @@ func (p *pace) delay(c *Controller) float64 {
 // with every 8 calls is infinite after a while: at 10 per second, a rejection being known after .5 s, it came to 550 in a second,
 // and 300 calls were rejected. So it does not double within the time in which a rejection arrives.
 func (p *pace) doubling(c *Controller, from, calls, double float64) float64 {
-	n := math.Min(40, math.Max(0, calls/double))
+	n := min(40, max(0, calls/double))
 	fast := double * c.meanCost / (doubleDelays * p.delay(c)) // where it doubles within that time
-	slowed := math.Max(0, math.Log2(fast/from))
+	slowed := max(0, math.Log2(fast/from))
 	if n <= slowed {
 		return from * math.Exp2(n)
 	}
-	return math.Max(from, fast) + math.Ln2*fast*(n-slowed)
+	return max(from, fast) + math.Ln2*fast*(n-slowed)
 }
 
 // doubleDelays is how many times that a rejection takes to arrive are the shortest in which a pace doubles.
@@ -170,7 +170,7 @@ func (p *pace) set(c *Controller) {
 		if x > 1 {
 			x = 1 + (p.calls-p.span)/p.rise
 		}
-		above := math.Max(p.unsure, margin)
+		above := max(p.unsure, margin)
 		switch {
 		case x <= 1:
 			p.now = p.rate * (1 - margin*(1-x)*(1-x)*(1-x))
@@ -178,11 +178,11 @@ func (p *pace) set(c *Controller) {
 			p.now = p.rate * (1 + above*(x-1)*(x-1)*(x-1))
 		default:
 			// Doubling takes no more calls than a few seconds have, or at 1/s it took minutes.
-			double := math.Min(p.rise/1.5, math.Max(8, 3*p.rate/c.meanCost))
+			double := min(p.rise/1.5, max(8, 3*p.rate/c.meanCost))
 			p.now = p.doubling(c, p.rate*(1+above), p.calls-p.span-p.rise, double)
 		}
 		if c.chance.testing {
-			p.now = math.Min(p.now, testPace*p.rate)
+			p.now = min(p.now, testPace*p.rate)
 		}
 		if c.trial.on {
 			p.now = trialPace * p.rate
@@ -202,9 +202,9 @@ func (p *pace) learn(c *Controller, rate float64) {
 	}
 	p.rate, p.calls = rate, 0
 	calls := rate / c.meanCost // per second
-	gap := math.Max(0, p.refuted/rate-1)
-	p.span = math.Max(c.sharing.quiet(p.quiet), calls*math.Max(quietTime, 2*c.refusal))
-	p.span = math.Max(p.span, c.sharing.own((p.flood-1)/(2*c.cfg.Price)))
+	gap := max(0, p.refuted/rate-1)
+	p.span = max(c.sharing.quiet(p.quiet), calls*max(quietTime, 2*c.refusal))
+	p.span = max(p.span, c.sharing.own((p.flood-1)/(2*c.cfg.Price)))
 	p.rise = 3 * p.span // costly rejections are a reason to look seldom, but not slowly
 	// A rejection costs price. Not risking one costs what the rate may be too low by. With the
 	// configured price alone, a rate that was only known to a factor of two was kept for as
@@ -213,11 +213,11 @@ func (p *pace) learn(c *Controller, rate float64) {
 	// A pace far above the rate is no sign of that if estimate after estimate is the same: the bucket of the server
 	// held the calls above the rate. At 10 per second with a burst of 5 and Retry-After: 1, calls were throttled every
 	// 13 s for the same 9.6 per second.
-	low := math.Max(math.Max((gap-.3)/2*math.Exp2(-p.agreed), p.unsure/2), c.cfg.Price)
-	p.span = math.Max(p.span, math.Min(1e6, c.costly.price*calls/low))
+	low := max(max((gap-.3)/2*math.Exp2(-p.agreed), p.unsure/2), c.cfg.Price)
+	p.span = max(p.span, min(1e6, c.costly.price*calls/low))
 	p.patience = c.service.wait(c)
-	p.span = math.Min(p.span, math.Max(1, p.patience*calls/2))
-	p.rise = math.Min(p.rise, p.span)
+	p.span = min(p.span, max(1, p.patience*calls/2))
+	p.rise = min(p.rise, p.span)
 	p.set(c)
 }
 
@@ -225,10 +225,10 @@ func (p *pace) learn(c *Controller, rate float64) {
 // shorter if it does not.
 func (p *pace) agree(old, rate float64) {
 	if old > 0 && math.Abs(rate/old-1) < .06 {
-		p.quiet = math.Min(quietMax, p.quiet*1.5)
+		p.quiet = min(quietMax, p.quiet*1.5)
 		p.agreed++
 	} else {
-		p.quiet = math.Max(quietMin, p.quiet/2)
+		p.quiet = max(quietMin, p.quiet/2)
 		p.agreed = 0
 	}
 }

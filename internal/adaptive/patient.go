@@ -24,21 +24,21 @@ func (k *costly) patiently(c *Controller, got, mean, blocked float64) float64 {
 	refused := c.blockage.pace
 	rate := math.Sqrt(refused * mean)
 	if got < c.meanCost { // nothing was granted, so it says nothing, as after Forget in a window that is used up
-		rate = math.Min(refused/2, c.cautious()/4)
+		rate = min(refused/2, c.cautious()/4)
 	}
 	if got >= 16*c.meanCost { // else the search had hardly begun: the rate may be far below
 		rate = patientShare * refused
 		// The mean contains the slow beginning. As the lower bound it had led the
 		// bisection to a tenth of the rate.
-		k.low = math.Max(mean, refused/2)
+		k.low = max(mean, refused/2)
 	}
-	k.hold = math.Max(k.hold, patientHold*blocked*rate/c.meanCost/math.Max(.01, refused/rate-1))
+	k.hold = max(k.hold, patientHold*blocked*rate/c.meanCost/max(.01, refused/rate-1))
 	return rate
 }
 
 // beginPatiently returns how long to wait before the first poll.
 func (b *blockage) beginPatiently() (gap float64) {
 	b.polls = 1
-	b.gap = math.Max(b.shorter.begins(b.quiet), patientGap)
+	b.gap = max(b.shorter.begins(b.quiet), patientGap)
 	return b.gap
 }

@@ -1,7 +1,6 @@
 package adaptive
 
 import (
-	"math"
 	"slices"
 	"time"
 
@@ -76,19 +75,19 @@ func (p *Peer) Due(now time.Duration, c *Controller) bool {
 // refused of what of it was rejected, and callers wait if waiting. The second result is false
 // if the gate has not been used of late: it leaves the group, and need not report any more.
 func (p *Peer) Report(now time.Duration, c *Controller, sent, refused float64, waiting bool) (peers.Report, bool) {
-	took := math.Max(peerSoon.Seconds(), (now - p.at).Seconds())
+	took := max(peerSoon.Seconds(), (now - p.at).Seconds())
 	used := (sent - p.sent) / took
 	if p.idle++; used > 0 || waiting || p.reports == 0 {
 		p.idle = 0
 	}
-	p.use = math.Max(used, p.use*peerFades)
-	net := math.Max(0, sent-refused)
-	granted := math.Max(0, (net-p.net)/took)
+	p.use = max(used, p.use*peerFades)
+	net := max(0, sent-refused)
+	granted := max(0, (net-p.net)/took)
 	p.at, p.sent, p.net = now, sent, net
 	p.reports++
 	report := peers.Report{
-		ID: p.id, Want: int64(math.Min(mostNews, p.use*peerRoom/millionth)),
-		Seen: p.stamp, Admitted: int64(net), Use: int64(math.Min(mostNews, granted/millionth)),
+		ID: p.id, Want: int64(min(mostNews, p.use*peerRoom/millionth)),
+		Seen: p.stamp, Admitted: int64(net), Use: int64(min(mostNews, granted/millionth)),
 	}
 	if p.idle >= 2 {
 		p.idle, p.reports = 0, 0
@@ -105,7 +104,7 @@ func (p *Peer) Report(now time.Duration, c *Controller, sent, refused float64, w
 		if !c.cfg.MaxCost {
 			most *= c.ownCost()
 		}
-		report.Want = int64(math.Min(mostNews, most*peerRoom/millionth))
+		report.Want = int64(min(mostNews, most*peerRoom/millionth))
 	}
 	if c != nil {
 		p.known, p.ledger = true, c.ledger.sent-c.ledger.denied
@@ -147,7 +146,7 @@ const busyAfter = 2 // reports
 func (p *Peer) Deregister(sent, refused float64) (peers.Report, bool) {
 	joined := p.reports > 0
 	p.reports, p.idle = 0, 0
-	return peers.Report{ID: p.id, Want: peers.Leaves, Admitted: int64(math.Max(0, sent-refused)), Seen: p.stamp}, joined
+	return peers.Report{ID: p.id, Want: peers.Leaves, Admitted: int64(max(0, sent-refused)), Seen: p.stamp}, joined
 }
 
 // News reports whether a reply has news for a controller.
@@ -163,9 +162,9 @@ func (p *Peer) News(reply peers.Reply) bool {
 func (p *Peer) Heard(now time.Duration, c *Controller, report peers.Report, reply peers.Reply) {
 	part := float64(reply.Share) / float64(peers.Whole)
 	if p.cut && p.part > 0 && reply.Peers < p.peers {
-		part = math.Min(part, p.part) // the others have not come back yet
+		part = min(part, p.part) // the others have not come back yet
 	}
-	p.part, p.peers = math.Max(leastPart, part), reply.Peers
+	p.part, p.peers = max(leastPart, part), reply.Peers
 	p.short = float64(reply.Due) > 1.1*p.part*float64(peers.Whole)
 	was := p.cut
 	p.cut = false

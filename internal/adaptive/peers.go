@@ -60,7 +60,7 @@ func (s *sharing) quiet(n float64) float64 {
 // otherwise wait for 170,000 calls before it tried a higher pace.
 func (s *sharing) own(n float64) float64 {
 	if s.peers > 1 {
-		return n * math.Min(1, float64(s.peers)/s.scale())
+		return n * min(1, float64(s.peers)/s.scale())
 	}
 	return n
 }
@@ -69,7 +69,7 @@ func (s *sharing) own(n float64) float64 {
 // Others may have called at another pace.
 func (s *sharing) top(pace, low float64) float64 {
 	if s.peers > 1 {
-		return math.Max(pace, low)
+		return max(pace, low)
 	}
 	return pace
 }
@@ -85,7 +85,7 @@ func (s *sharing) lag() float64 {
 // Share sets the part of the limit that this process may use, and how many share it, 0 if
 // they are out of touch.
 func (c *Controller) Share(now time.Duration, part float64, peers int64) {
-	part = math.Max(leastPart, math.Min(1, part))
+	part = max(leastPart, min(1, part))
 	f := part * c.sharing.scale() // by which the part has grown
 	before := c.bounded()
 	c.sharing.part, c.sharing.peers = part, peers
@@ -157,9 +157,9 @@ const (
 func (c *Controller) blockedFor(t float64) float64 {
 	until := c.until
 	if c.blocksOthers() {
-		until = math.Max(until, c.next+2*c.refusal+newsTakes)
+		until = max(until, c.next+2*c.refusal+newsTakes)
 	}
-	return math.Max(0, until-t)
+	return max(0, until-t)
 }
 
 // blocksOthers reports whether others should not call either: rejections are known to be costly,
@@ -188,20 +188,20 @@ func (c *Controller) News(now time.Duration) []int64 {
 	n := news{
 		rate: p.rate, meanCost: c.meanCost / scale, refuted: p.refuted, unsure: p.unsure, quiet: p.quiet, refusal: c.refusal,
 		price: c.costly.price, low: c.costly.low, high: c.costly.high, hold: c.costly.hold * scale,
-		until: c.blockedFor(t), told: math.Max(0, c.until-t), phase: c.phase, burst: c.costly.burst,
+		until: c.blockedFor(t), told: max(0, c.until-t), phase: c.phase, burst: c.costly.burst,
 	}
 	if c.costly.slow {
 		n.slow = 1
 	}
 	if n.until > 0 {
-		n.since = math.Max(millionth, t-c.blockage.from.at)
+		n.since = max(millionth, t-c.blockage.from.at)
 	}
 	if c.phase == Windowed {
-		n.count, n.length, n.begun = c.window.count, c.window.length, math.Max(0, t-c.window.from)
+		n.count, n.length, n.begun = c.window.count, c.window.length, max(0, t-c.window.from)
 	}
 	var all []int64
 	for _, x := range n.numbers() {
-		all = append(all, int64(math.Max(0, math.Min(mostNews, math.Round(*x/millionth)))))
+		all = append(all, int64(max(0, min(mostNews, math.Round(*x/millionth)))))
 	}
 	return append(all, int64(n.phase))
 }
@@ -238,34 +238,34 @@ func (c *Controller) Adopt(now time.Duration, all []int64, age time.Duration) bo
 		return false
 	}
 	if c.phase != Capped && c.phase != Slowed {
-		c.adopt(now.Seconds(), n, math.Max(0, age.Seconds()))
+		c.adopt(now.Seconds(), n, max(0, age.Seconds()))
 	}
 	return true
 }
 
 // adopt is Adopt for possible news.
 func (c *Controller) adopt(t float64, n news, age float64) {
-	c.at = math.Max(c.at, t)
+	c.at = max(c.at, t)
 	if c.meanCost == 0 {
 		c.meanCost = c.sharing.whole(n.meanCost)
 	}
 	if c.refusal == 0 {
-		c.refusal = math.Min(n.refusal, 60)
+		c.refusal = min(n.refusal, 60)
 	}
 	if n.since > 0 {
-		c.othersBlocked(t, t-age-math.Min(n.since, mostPause), math.Max(0, n.told-age))
+		c.othersBlocked(t, t-age-min(n.since, mostPause), max(0, n.told-age))
 	} else {
 		c.othersResumed(t - age)
 	}
-	c.sharing.until = t + math.Min(n.until, mostPause) - age
+	c.sharing.until = t + min(n.until, mostPause) - age
 	if c.sharing.told = 0; n.told > age {
-		c.sharing.told = t + math.Min(n.told, mostPause) - age
+		c.sharing.told = t + min(n.told, mostPause) - age
 	}
 	p := &c.pace
-	p.refuted, p.unsure = n.refuted, math.Min(n.unsure, .25)
-	p.quiet = math.Max(quietMin, math.Min(quietMax, n.quiet))
+	p.refuted, p.unsure = n.refuted, min(n.unsure, .25)
+	p.quiet = max(quietMin, min(quietMax, n.quiet))
 	k := &c.costly
-	k.price = math.Min(n.price, 3600)
+	k.price = min(n.price, 3600)
 	k.low, k.high, k.hold, k.burst = n.low, n.high, n.hold/c.sharing.scale(), n.burst
 	if n.phase == Windowed {
 		c.window.begin(c, n.count, n.length, t-age-n.begun)
@@ -305,7 +305,7 @@ func (c *Controller) othersBlocked(t, since, told float64) {
 		c.sharing.from = c.blockage.from.at
 		return
 	}
-	at := c.ledger.now(math.Max(since, c.ledger.last.at))
+	at := c.ledger.now(max(since, c.ledger.last.at))
 	c.service.trouble(c, at)
 	c.service.refused(told)
 	c.cycles.end(at, c.pace.now, c.meanCost)
@@ -322,9 +322,9 @@ func (c *Controller) othersResumed(at float64) {
 		return
 	}
 	k, now := &c.costly, c.ledger.now(at)
-	got, from := math.Max(0, now.granted-k.start.granted), c.sharing.from
+	got, from := max(0, now.granted-k.start.granted), c.sharing.from
 	before := k.before
-	k.before = costlyCycle{got, got / math.Max(1e-3, from-k.start.at), math.Max(1e-3, at-k.start.at), from - k.start.at}
+	k.before = costlyCycle{got, got / max(1e-3, from-k.start.at), max(1e-3, at-k.start.at), from - k.start.at}
 	c.window.compare(c, before, k.before)
 	k.start, k.looking, k.cheaps = now, false, 0
 	c.service.paid(c, at)
@@ -353,7 +353,7 @@ func (c *Controller) correct(t, wrong float64) {
 func (s *sharing) most(cost, one float64) float64 {
 	equal := float64(s.peers)
 	if s.peers > 1 && s.scale() > equal {
-		return math.Min(cost, one*equal)
+		return min(cost, one*equal)
 	}
 	return cost
 }
@@ -361,7 +361,7 @@ func (s *sharing) most(cost, one float64) float64 {
 // asking returns the part at which a process asks whether a server accepts again, see most: an equal one at least.
 func (s *sharing) asking(part float64) float64 {
 	if s.peers > 1 {
-		return math.Max(part, 1/float64(s.peers))
+		return max(part, 1/float64(s.peers))
 	}
 	return part
 }

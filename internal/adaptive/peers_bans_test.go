@@ -14,7 +14,7 @@ import (
 func bans(rate, burst, lasts float64) (take func(t float64) bool, retry func(t float64) time.Duration) {
 	level, at, until := 0., 0., 0.
 	take = func(t float64) bool {
-		level = math.Max(0, level-(t-at)*rate)
+		level = max(0, level-(t-at)*rate)
 		at = t
 		if level <= burst-1 && t >= until {
 			level++
@@ -143,7 +143,7 @@ func TestCycles_both(t *testing.T) {
 		c.full, c.n, c.look = true, 8, took
 		for i := range c.n {
 			d := took * float64(c.n-i) / float64(c.n)
-			c.parts[i] = part{d, math.Min(burst, 2*d*rate) + rate*d}
+			c.parts[i] = part{d, min(burst, 2*d*rate) + rate*d}
 		}
 		return c
 	}

@@ -42,7 +42,7 @@ func (s *service) paid(c *Controller, t float64) {
 }
 
 // refused notes a rejection that asks for a wait of so many seconds, 0 if it does not say.
-func (s *service) refused(asked float64) { s.asked = math.Max(s.asked, asked) }
+func (s *service) refused(asked float64) { s.asked = max(s.asked, asked) }
 
 // trouble notes that a blockage begins at a point.
 func (s *service) trouble(c *Controller, at point) {
@@ -57,7 +57,7 @@ func (s *service) trouble(c *Controller, at point) {
 	if s.phase != Tracking && s.phase != Bounding {
 		s.phase, s.bounds = Tracking, costly{}
 	} else { // what was accepted lately may have been a burst, and a rate may be too new to be accepted
-		s.rate = math.Min(s.rate, c.pace.rate)
+		s.rate = min(s.rate, c.pace.rate)
 	}
 }
 
@@ -93,7 +93,7 @@ func (s *service) longer(c *Controller) float64 {
 	if !s.impaired(c) {
 		return math.Inf(1)
 	}
-	return math.Max(troubleMore*(c.at-s.since), waitsMore*s.asked)
+	return max(troubleMore*(c.at-s.since), waitsMore*s.asked)
 }
 
 // paced notes that a call starts at t, at the pace. Once that is what was accepted in the good time,
@@ -118,7 +118,7 @@ func (s *service) paced(c *Controller, t float64) {
 			c.track(s.phase, rate, Incident)
 		}
 	}
-	if took := t - s.back; took > math.Max(leastBack, troubleMore*(s.back-s.since)) {
+	if took := t - s.back; took > max(leastBack, troubleMore*(s.back-s.since)) {
 		// Short waits between rejections leave the pace where it is, and nothing is accepted all the same.
 		if got := c.ledger.now(t).granted; got-s.before < wellEnough*s.rate*took {
 			s.back, s.before = t, got

@@ -13,7 +13,7 @@ import (
 
 // take takes the slot for a call of cost that starts at t.
 func (c *Controller) take(t, cost float64) {
-	c.next = math.Max(c.next, t-catchUp-c.late) + cost/c.bounded()
+	c.next = max(c.next, t-catchUp-c.late) + cost/c.bounded()
 	c.late = 0
 }
 
@@ -26,7 +26,7 @@ func (c *Controller) Late(by time.Duration) { c.late = by.Seconds() }
 // charge corrects the slot by delta, which a call took more than its slot was for.
 func (c *Controller) charge(t, delta float64) {
 	if c.paced() && !c.blockage.on {
-		c.next = math.Max(t, c.next+delta/c.bounded())
+		c.next = max(t, c.next+delta/c.bounded())
 	}
 }
 
@@ -38,14 +38,14 @@ func (c *Controller) openAt(t float64) { c.next = t }
 func (c *Controller) stretch(t, before float64) {
 	if c.started > 0 && c.next > t && c.paced() && !c.blockage.on {
 		last := c.recent[(c.started-1)%uint64(len(c.recent))]
-		c.next = math.Max(t, last+(c.next-last)*before/c.bounded())
+		c.next = max(t, last+(c.next-last)*before/c.bounded())
 	}
 }
 
 // rescale moves the slot after the part of this process has grown by f, and the pace was before. A
 // pause that the server has asked for is not part of it: others also wait for its end.
 func (c *Controller) rescale(t, f, before float64) {
-	from := math.Max(t, c.until)
+	from := max(t, c.until)
 	switch after := c.bounded(); {
 	case c.next <= from:
 	case c.blockage.on && c.blockage.polls > 0: // it is when to ask again
@@ -64,7 +64,7 @@ func (c *Controller) rescale(t, f, before float64) {
 func (c *Controller) slot(now time.Duration) time.Duration {
 	opens := c.next
 	if c.phase == Windowed && !c.blockage.on {
-		opens = math.Max(opens, c.window.opens(c.meanCost))
+		opens = max(opens, c.window.opens(c.meanCost))
 	}
 	return max(now, instant(opens))
 }

@@ -1,10 +1,6 @@
 package adaptive
 
-import (
-	"math"
-
-	"github.com/sluice-go/sluice/internal/snapshot"
-)
+import "github.com/sluice-go/sluice/internal/snapshot"
 
 // learned is what a snapshot holds. What depends on the present is not in it: calls in
 // flight, pauses, when a window begins.
@@ -54,10 +50,10 @@ func (c *Controller) Restore(data []byte) error {
 		return nil // nothing was learned
 	}
 	s.whole(&c.sharing)
-	c.meanCost, c.refusal = s.MeanCost, math.Min(s.Refusal, 60)
+	c.meanCost, c.refusal = s.MeanCost, min(s.Refusal, 60)
 	c.pace.refuted = s.Refuted
-	c.pace.quiet = math.Max(quietMin, math.Min(quietMax, s.Quiet))
-	c.costly.price = math.Min(s.Price, 3600)
+	c.pace.quiet = max(quietMin, min(quietMax, s.Quiet))
+	c.costly.price = min(s.Price, 3600)
 	phase := Tracking
 	switch {
 	case s.Phase == Bounding && s.Low > 0 && s.High >= s.Low:

@@ -71,7 +71,7 @@ func (s *Suspect) pass(t float64) {
 		fade := math.Exp(-d / lately)
 		s.use *= fade
 		s.won *= fade
-		s.high = math.Max(s.won, s.high*math.Exp(-d/fading))
+		s.high = max(s.won, s.high*math.Exp(-d/fading))
 		s.at = t
 	}
 }
@@ -93,21 +93,21 @@ func (s *Suspect) Started(now time.Duration, cost float64) {
 func (s *Suspect) Granted(now time.Duration, cost float64) {
 	s.pass(now.Seconds())
 	s.won += cost / lately
-	s.high = math.Max(s.high, s.won)
+	s.high = max(s.high, s.won)
 }
 
 // Denied records that a call of cost was rejected.
 func (s *Suspect) Denied(now time.Duration, cost float64) {
 	s.pass(now.Seconds())
-	s.use = math.Max(0, s.use-cost/lately)
+	s.use = max(0, s.use-cost/lately)
 	s.sent -= cost
 	s.calls--
 }
 
 // Settle adds delta to the cost of a call.
 func (s *Suspect) Settle(delta float64) {
-	s.use = math.Max(0, s.use+delta/lately)
-	s.won = math.Max(0, s.won+delta/lately)
+	s.use = max(0, s.use+delta/lately)
+	s.won = max(0, s.won+delta/lately)
 	s.sent += delta
 }
 
@@ -117,13 +117,13 @@ func (s *Suspect) Restore(rate float64) { s.proved = rate }
 // recent returns use without the time before it began.
 func (s *Suspect) recent(now time.Duration) float64 {
 	s.pass(now.Seconds())
-	return s.use / (1 - math.Exp(-math.Max(1, s.at-s.began)/lately))
+	return s.use / (1 - math.Exp(-max(1, s.at-s.began)/lately))
 }
 
 // Past returns what a controller must know that begins now.
 func (s *Suspect) Past(answer time.Duration) Past {
 	p := Past{
-		Since: duration(s.early.at), Calls: s.calls - s.early.calls, Cost: math.Max(0, s.sent-s.early.sent),
+		Since: duration(s.early.at), Calls: s.calls - s.early.calls, Cost: max(0, s.sent-s.early.sent),
 		Answer: answer,
 	}
 	return p
@@ -159,11 +159,11 @@ func (s *Suspect) cycle(t float64) (differs, error float64, ok bool) {
 
 // pressure returns how much was used lately, compared with what was accepted, as a logarithm.
 func (s *Candidate) pressure() float64 {
-	bound := math.Max(s.proved, s.high)
+	bound := max(s.proved, s.high)
 	if bound == 0 || s.use == 0 {
 		return 0
 	}
-	return math.Max(leastUse, math.Min(mostUse, pressed*math.Log(s.use/bound)))
+	return max(leastUse, min(mostUse, pressed*math.Log(s.use/bound)))
 }
 
 // A Candidate may be to blame for the rejection of a call. Controller is nil if the unit was never
@@ -186,7 +186,7 @@ func Blame(now time.Duration, all []Candidate, last int) int {
 			continue
 		}
 		s.size()
-		s.odds = math.Max(-mostOdds, math.Min(mostOdds, s.odds))
+		s.odds = max(-mostOdds, min(mostOdds, s.odds))
 		x := s.pressure() + s.odds
 		if i == last {
 			x += again
@@ -216,7 +216,7 @@ func compare(now time.Duration, all []Candidate) {
 	}
 	for i, s := range all {
 		if squares[i] >= 0 {
-			s.odds += math.Max(-mostCycle, math.Min(mostCycle, mean/n-squares[i]))
+			s.odds += max(-mostCycle, min(mostCycle, mean/n-squares[i]))
 		}
 	}
 }
@@ -266,7 +266,7 @@ func (s *Candidate) Accuse(now time.Duration, told bool) bool {
 		return false
 	}
 	s.accused = 0
-	if rate := math.Max(s.recent(now), s.rate); rate > 0 {
+	if rate := max(s.recent(now), s.rate); rate > 0 {
 		c.assume(Tracking, c.sharing.whole(rate))
 	}
 	c.chance.suspect = 0 // this is the second one
@@ -277,7 +277,7 @@ func (s *Candidate) Accuse(now time.Duration, told bool) bool {
 func (c *Controller) Elsewhere(now time.Duration, call Call) {
 	t := now.Seconds()
 	c.at = t
-	c.latency.ended(c, math.Max(0, t-call.sent), call, false)
+	c.latency.ended(c, max(0, t-call.sent), call, false)
 	c.ledger.refuse(call)
 	c.blockage.from.without(call)
 	c.costly.start.without(call)

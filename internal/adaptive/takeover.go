@@ -16,6 +16,7 @@ type Past struct {
 	Answer time.Duration // mean time until a reply; 0: unknown
 	Rate   float64       // a pace that they kept to, per second; 0: none
 	Good   time.Duration // for how long before Since others had been accepted
+	Other  bool          // they took amounts of another unit, too
 }
 
 // TakeOver tells a new controller of the calls before it. If they kept to a rate, the controller
@@ -27,11 +28,11 @@ func (c *Controller) TakeOver(now time.Duration, p Past) {
 	if p.Calls > 0 && p.Cost > 0 {
 		meanCost = cost / p.Calls
 	}
-	c.begin(math.Min(t, p.Since.Seconds()), meanCost)
+	c.begin(min(t, p.Since.Seconds()), meanCost)
 	c.openAt(t)
 	c.service.begin -= p.Good.Seconds()
 	c.ledger.sent, c.past = cost, cost
-	c.answer = p.Answer.Seconds()
+	c.answer, c.other = p.Answer.Seconds(), p.Other
 	if p.Rate > 0 {
 		c.assume(Tracking, c.sharing.whole(p.Rate))
 	}
@@ -43,7 +44,7 @@ func (c *Controller) Before(since time.Duration, cost float64, inFlight int) Cal
 	out := float64(inFlight) * c.meanCost
 	cost = c.sharing.whole(cost)
 	return Call{
-		sent: since.Seconds(), cost: cost, before: math.Max(0, c.past-out-cost),
+		sent: since.Seconds(), cost: cost, before: max(0, c.past-out-cost),
 		pace: c.pace.now, inFlight: int32(min(inFlight, math.MaxInt32-1)) + 1,
 		saturated: c.paced(),
 	}

@@ -37,7 +37,7 @@ type bracket struct{ after, before float64 }
 func (w *window) bracket(b *blockage, call Call) {
 	after := b.last
 	if b.polls == 0 {
-		after = math.Max(b.from.at, call.sent-1.2)
+		after = max(b.from.at, call.sent-1.2)
 	}
 	w.brackets[w.n%len(w.brackets)] = bracket{after, call.sent}
 	w.n++
@@ -118,7 +118,7 @@ func (w *window) period(cycle float64) float64 {
 func usualBetween(least, most float64) float64 {
 	for _, l := range lengths {
 		if l >= least {
-			return math.Min(l, most)
+			return min(l, most)
 		}
 	}
 	return most
@@ -157,9 +157,9 @@ func (w *window) resume(c *Controller, call Call) {
 		return
 	}
 	if w.last > 0 {
-		longer := math.Max(w.length, call.sent-w.last)
+		longer := max(w.length, call.sent-w.last)
 		if w.seems > 0 { // once may be an incident
-			w.length = math.Min(w.seems, longer)
+			w.length = min(w.seems, longer)
 		}
 		w.seems, w.fulls = longer, 0
 		for _, l := range lengths {
@@ -234,7 +234,7 @@ func (w *window) next(c *Controller) {
 		case w.wrong > 3: // it is something else
 			c.track(Tracking, max(w.used, c.meanCost, w.count/2)/w.length, Measured)
 		case w.wrong > 1:
-			w.count = math.Max(w.used, w.count/2)
+			w.count = max(w.used, w.count/2)
 		}
 		w.extra = 0
 	}
@@ -266,14 +266,14 @@ func (w *window) poll(c *Controller, t, next float64) float64 {
 		if w.used >= .9*w.count {
 			return w.from + w.length + c.arrival()
 		}
-		return math.Min(next, w.from+w.length)
+		return min(next, w.from+w.length)
 	}
 	before, after := w.begins(t)
 	if soon := t - before; soon < .1*(before-w.last) {
-		c.blockage.gap = math.Min(c.blockage.gap, math.Max(.1, soon))
-		next = math.Min(next, t+c.blockage.gap)
+		c.blockage.gap = min(c.blockage.gap, max(.1, soon))
+		next = min(next, t+c.blockage.gap)
 	}
-	return math.Min(next, after+c.arrival())
+	return min(next, after+c.arrival())
 }
 
 // arrival is how long after the expected beginning of a window a call starts, so that it does
