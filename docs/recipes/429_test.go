@@ -133,7 +133,7 @@ func Test429(t *testing.T) {
 		{"a POST", twice429, []call429{{"/search", "q"}}, []sluicetest.Layer{sluicetest.On(1, sluicetest.Status(502))}, time.Minute},
 		{"JSON-RPC", reads429, []call429{{"/", `{"jsonrpc":"2.0","method":"eth_call"}`}}, []sluicetest.Layer{sluicetest.On(1, sluicetest.Status(502))}, time.Minute},
 		{"a header", header429, []call429{{"/", ""}}, []sluicetest.Layer{sluicetest.On(1, sluicetest.Status(400, "X-Back-Off: 2.5s"))}, 3 * time.Second},
-		{"a body", body429, []call429{{"/", ""}}, []sluicetest.Layer{sluicetest.On(1, sluicetest.Reply(403, "please slow down"))}, time.Minute},
+		{"a body", body429, []call429{{"/", ""}}, []sluicetest.Layer{sluicetest.On(1, sluicetest.Reply(403, "slow down"))}, time.Minute},
 		{"a route", route429, []call429{{"/search", ""}, {"/search", ""}, {"/a", ""}}, []sluicetest.Layer{search}, 2 * time.Minute},
 		{"a cost", cost429, []call429{{"/", batch}, {"/", batch}, {"/", batch}}, []sluicetest.Layer{sluicetest.Enforce(sluicetest.Limit{Name: "rows", Count: 1, Per: time.Second, Burst: 2, Cost: rows, HeaderStyle: sluicetest.OpenAI})}, time.Minute},
 		{"a wait", wait429, []call429{{"/", ""}}, []sluicetest.Layer{sluicetest.On(1, sluicetest.Status(429, "Retry-After: 600"))}, 11 * time.Minute},

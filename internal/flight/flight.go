@@ -77,7 +77,7 @@ type Hold struct {
 	measured atomic.Int64
 
 	// Guarded by the lock of the gate's queue.
-	average time.Duration // exponentially weighted, 1/16 for each
+	average time.Duration // exponentially weighted, 1/32 for each
 	refused int           // calls that are about to be measured and do not count
 }
 
@@ -94,7 +94,7 @@ func (h *Hold) Add(d time.Duration) {
 		h.refused--
 		return
 	}
-	h.average += (d - h.average) / time.Duration(min(h.measured.Add(1), 16))
+	h.average += (d - h.average) / time.Duration(min(h.measured.Add(1), 32))
 }
 
 // Skip is called before the end of a call that started at since and that the server throttled:
