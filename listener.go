@@ -87,6 +87,7 @@ const (
 	byWindow                    // a published window is used up
 	byDoubt                     // nothing: it may have throttled a call, see usedup.Hold
 	byOthers                    // nothing: other calls have waited, see usedup.Restart
+	byChild                     // nothing: it may concern only one child, see kinship
 )
 
 // pauseUntil is PauseUntil because of a call that left at since, Forever if there is none.
@@ -281,22 +282,11 @@ func (s *listener) started() uint64 {
 	return s.granted
 }
 
-// holdUp pauses the gate for a wait that may be that of one child. How calls start afterwards is decided by the estimate.
-func (s *listener) holdUp(t time.Time, why string) {
-	var left time.Duration
-	s.queue.Change(func(now time.Duration) {
-		if until := s.queue.Instant(now, t); until > s.schedule.Paused() {
-			s.schedule.PauseUntil(until)
-			s.why, left = why, until-now
-		}
-	})
-	if left > 0 {
-		s.report(Event{Kind: EventPaused, Wait: left, Why: why})
-	}
-}
+// holdUp pauses the gate for a wait that may be only for one child. The estimate decides how calls start afterwards.
+func (s *listener) holdUp(t time.Time, why string) { s.pauseUntil(t, why, queue.Forever, byChild) }
 
-// honorBriefly is honor for a wait that may be that of one child: others are asked soon. Where throttled calls are expensive, only
-// their answers teach.
+// honorBriefly is honor for a wait that may be only for one child: others are asked soon. Where throttled calls are
+// expensive, only their answers teach.
 func (s *listener) honorBriefly(err error, throttled *throttledError, since time.Duration, p *Permit) (l lesson) {
 	if !s.adaptive.AvoidThrottling {
 		_, l = s.honorFor(err, throttled, since, p, askAfter)

@@ -386,7 +386,7 @@ func (m *memory) slowStart(now, since, asked time.Duration, surely bool) {
 // is none.
 func (m *memory) startSlowly(now, since, left time.Duration, kind pauseKind) {
 	switch kind {
-	case byDoubt:
+	case byDoubt, byChild:
 		return
 	case byOthers:
 		if m.ramp != nil && m.ramp.on { // it is no throttle, and measures nothing

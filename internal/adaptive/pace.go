@@ -120,7 +120,7 @@ func (p *pace) search(c *Controller) {
 // # Does a search go on while calls get unclear answers?
 //
 // It did: at nginx's limit_req of 20 per second, which answers 503, a search had come to 3,000 per second when the evidence
-// was enough, and 45 % of the calls that are not to be repeated had failed. So it stands still for two calls after each
+// was enough, and 45 % of the POSTs, which are not sent again, had failed. So it stands still for two calls after each
 // such answer. At a server that fails 1 call in 20 it is slower by a tenth; where half of the calls get them the pace
 // does not rise, and that many are evidence.
 func (c *Controller) Doubted() {

@@ -92,7 +92,7 @@ const (
 	still    = 5                // the same, once calls start slowly
 	lull     = time.Second      // without an unclear answer
 	several  = 2                // calls that must have been accepted meanwhile
-	burstFor = 10 * time.Second // after many at once, few are the same: in between calls started slowly
+	burstFor = 10 * time.Second // after a burst that ended at once, a few more are no accident: calls started slowly in between
 
 	certainty   = 4.               // natural logarithm of the odds that end the test
 	limited     = .03              // the share of calls made slowly that a limit rejects at most, for jitter
@@ -139,7 +139,7 @@ type Judge struct {
 	unclear int           // such answers,
 	crowded bool          // they were found to be many,
 	burst   bool          // so many as are no accident,
-	again   bool          // and so they were not long ago, at once
+	again   bool          // a burst ended at once not long ago
 	after   int           // of these to calls that left after first
 	grants  int           // other answers,
 	since   int           // likewise
