@@ -76,6 +76,7 @@ var parts = []part{
 	{"chance", "chance.go", `if told && !k.strays ||`, `if true || told && !k.strays ||`},
 	{"near", "chance.go", `return int(max(6,`, "if true { return 25 }\n\treturn int(max(6,"},
 	{"far", "costly.go", `return k.high > 4*k.low`, `return false && k.high > 4*k.low`},
+	{"measured", "costly.go", `|| k.measured && !k.far()`, `|| false && k.measured && !k.far()`},
 	{"narrowfit", "costly.go", `f.good() && f.rate > k.low && f.rate < k.high {`, `false && f.good() && f.rate > k.low && f.rate < k.high {`},
 	{"narrowcrowd", "costly.go", `b.told && x.rate > k.low`, `false && b.told && x.rate > k.low`},
 	{"cheaps", "costly.go", `if k.cheaps++; k.cheaps >= 6`, `if k.cheaps++; false && k.cheaps >= 6`},

@@ -234,8 +234,8 @@ func TestPlay_Recovery(t *testing.T) {
 					t.Errorf("%s in %s: score %.1f, want 87", e.name, w.Name, s.Score)
 				}
 			case strings.HasPrefix(w.Name, "up"):
-				if s.Score < 60 {
-					t.Errorf("%s in %s: score %.1f, want 60", e.name, w.Name, s.Score)
+				if s.Score < 70 {
+					t.Errorf("%s in %s: score %.1f, want 70", e.name, w.Name, s.Score)
 				}
 			case w.Name != "object":
 				if s.Adapt == nil || *s.Adapt > soonEnough {

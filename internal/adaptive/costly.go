@@ -15,6 +15,7 @@ type costly struct {
 	vain      int  // cycles in a row in which hardly anything was accepted
 	slow      bool // the next look is a slow one
 	looking   bool // the calls have paid for another look
+	measured  bool // the last blockage has shown the rate itself, so bisection adds little
 	before    costlyCycle
 }
 
@@ -105,7 +106,7 @@ const (
 	// as well: with a burst of 46 instead of 20, by blurred counts, five processes kept to 16/s of 20.
 	slowLook = 3.
 
-	lookMargin = .98 // of the rate that a look has shown: it is known to a hundredth
+	lookMargin = .99 // of the rate that a look has shown: it is known to a hundredth
 	faster     = 1.1 // times the rate are more than what looks differ by
 )
 
@@ -122,9 +123,9 @@ func (k *costly) look(c *Controller, t float64) {
 	}
 }
 
-// settled reports whether the bounds are so near that another rejection costs more than
-// it could show.
-func (k *costly) settled() bool { return k.high <= 1.12*k.low }
+// settled reports whether another rejection costs more than bisection could show: the bounds are near, or the rate was
+// measured. A look shows as much, and also that the server has become faster.
+func (k *costly) settled() bool { return k.high <= 1.12*k.low || k.measured && !k.far() }
 
 // end handles the end of a costly blockage.
 func (k *costly) end(c *Controller, call Call, blocked float64) {
@@ -202,11 +203,14 @@ func (k *costly) narrow(c *Controller, got, mean float64) {
 	}
 	k.hold = max(k.hold, 1.3*got/c.meanCost+c.sharing.own(8))
 	rate := .98 * k.low
+	k.measured = false
 	if f := c.cycles.found; f.good() && f.rate > k.low && f.rate < k.high {
 		// It may be wrong, because the server counts in another way: the bounds stay.
+		k.measured = true
 		rate, k.burst = f.rate*(1-f.error/2), c.cycles.burst(f.rate)
 		k.hold = max(k.hold, k.price*rate/c.meanCost/foundShare)
 	} else if x := c.crowd.explains(c, k.high); b.told && x.rate > k.low*(1-x.error) {
+		k.measured = true
 		rate, k.burst = max(rate, x.rate*(1-x.error/2)), c.cycles.burst(x.rate)
 		k.hold = max(k.hold, k.price*rate/c.meanCost/foundShare)
 	} else if !k.settled() {
@@ -235,8 +239,8 @@ func (k *costly) looked(c *Controller) {
 	}
 	if rate > faster*b.rate { // the server has become faster, and cycles before are of another time
 		c.cycles.past[c.cycles.next] = cycle{}
-		k.high = b.pace
-		rate *= 1 - fitError/2
+		k.low, k.high, k.measured = max(k.low, rate/2), b.pace, true
+		rate *= lookMargin
 		k.hold = max(lookLeast, k.price*rate/c.meanCost/foundShare)
 	} else {
 		k.high = max(1.05*k.low, min(k.high, b.pace))
