@@ -61,6 +61,7 @@ type finding struct {
 	// Until the calls that were sent later are answered, if they may use up what remains;
 	// otherwise zero.
 	pending time.Time
+	last    lastCall // the call after which others wait, if it has a time
 
 	rate      sluice.Rate // of a limit with short windows, or that was not used up; or zero
 	fresh     bool        // a short window has just begun
@@ -157,9 +158,9 @@ func (c *claim) note(l *ratelimit.Limit, reserve float64, r *reply, f *finding) 
 	case r.refused || c.refuted:
 	case remaining == 0:
 		c.exhaust(l, r, f)
-		f.pending = c.spacedEnd(remaining, r)
+		c.spacedEnd(remaining, r, f)
 	case c.short.length > 0:
-		f.pending = c.spacedEnd(remaining, r)
+		c.spacedEnd(remaining, r, f)
 	case r.granted && r.rate.Count == 0 && !c.ofBucket && countsCalls(l) && l.NextAt.IsZero() && c.spare.note(remaining, r) <= r.least() && remaining < c.spare.waited:
 		if f.pending = c.pending(r); !f.pending.IsZero() {
 			c.spare.waited = remaining
@@ -167,12 +168,20 @@ func (c *claim) note(l *ratelimit.Limit, reserve float64, r *reply, f *finding) 
 	}
 }
 
-// spacedEnd returns until when calls wait because the short window of r has no more for them, or zero.
-func (c *claim) spacedEnd(remaining float64, r *reply) time.Time {
-	if most, known := c.most.Value(); known && r.granted && c.short.length > 0 {
-		return c.short.end(most, remaining, r)
+// spacedEnd completes f after a granted call if the short window of r has no more for the calls after it, or will soon
+// have no more.
+func (c *claim) spacedEnd(remaining float64, r *reply, f *finding) {
+	most, known := c.most.Value()
+	if !known || !r.granted || c.short.length <= 0 {
+		return
 	}
-	return time.Time{}
+	switch spare, at := c.short.end(most, remaining, r); {
+	case at.IsZero():
+	case spare < 1:
+		f.pending = at
+	default:
+		f.last = lastCall{number: r.total + uint32(min(spare, math.MaxInt16)), until: at}
+	}
 }
 
 // pending returns until when calls wait for the answers to those in flight, if the window of r ends at
@@ -268,11 +277,14 @@ func (c *claim) exhaust(l *ratelimit.Limit, r *reply, f *finding) {
 		c.empty, c.emptyAt, c.emptyCall, c.flying = true, r.now, r.call, r.flying
 	}
 	if c.ask.IsZero() && (c.rest == 0 || fits(r.rate, l)) {
-		at := c.from
+		at, least := c.from, leastGain
+		if paced := c.pacedEnd(l, r); paced.After(at) {
+			at, least = paced, 0
+		}
 		if at.Before(r.now) {
 			at = r.now
 		}
-		if gain := c.until.Sub(at); gain >= leastGain && gain >= c.until.Sub(r.now)/8 {
+		if gain := c.until.Sub(at); gain >= least && gain >= c.until.Sub(r.now)/8 {
 			c.ask = at
 		}
 	}
@@ -286,6 +298,18 @@ func (c *claim) exhaust(l *ratelimit.Limit, r *reply, f *finding) {
 	case r.flying > 0 || r.later > 0: // these may show that it is
 		f.ask = r.now.Add(2 * r.took())
 	}
+}
+
+// pacedEnd returns when the window of l ends if it is as long as calls at the configured rate need to use it up; the
+// zero time if others have used it as well. Calls that start at that rate use up a window of any length then, so that
+// little is lost by waiting until then. A window that begins with a call ends just when the next one comes: about half
+// of those that did not wait were throttled, and most servers ask for a whole second.
+func (c *claim) pacedEnd(l *ratelimit.Limit, r *reply) time.Time {
+	most, known := l.Max.Value()
+	if !known || r.rate.Count == 0 || 1+c.short.granted < most*3/4 {
+		return time.Time{}
+	}
+	return c.short.began.Add(ofSeconds(most / perSecond(r.rate)))
 }
 
 // doubtful is how many calls of a window are granted although nothing remains that it is doubtful: one takes

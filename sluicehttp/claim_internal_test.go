@@ -95,6 +95,12 @@ func TestClaim_Note(t *testing.T) {
 			{call: 5, sent: 2180, now: 2200, remaining: 0, reset: "1", until: 3200, ask: 2200, rate: 20},
 			{call: 6, sent: 3210, now: 3220, remaining: 0, reset: "1", until: 4220, rate: 21},
 		}},
+		{"calls at the configured rate use up a window just before its end", "4", []heard{
+			{call: 1, sent: 0, now: 20, remaining: 3, reset: "1", until: 1020, rate: 4},
+			{call: 2, sent: 250, now: 270, remaining: 2, reset: "1", until: 1020, rate: 4},
+			{call: 3, sent: 500, now: 520, remaining: 1, reset: "1", until: 1020, rate: 4},
+			{call: 4, sent: 750, now: 770, remaining: 0, reset: "1", until: 1020, rate: 4}, // none asks at 770
+		}},
 		{"others use each window before", "20", []heard{
 			{call: 1, sent: 0, now: 20, remaining: 10, reset: "10", until: 10_020},
 			{call: 2, sent: 10_100, now: 10_120, remaining: 10, reset: "10", until: 20_120},

@@ -142,7 +142,7 @@ func (st *state) claims(said *ratelimit.Info, r *reply, found *findings) (refill
 		reserve := st.t.cfg.Published.reserve(most)
 		c.note(l, reserve, r, f)
 		if f.ignore = f.ignore || several; f.ignore {
-			f.pending = time.Time{}
+			f.pending, f.last = time.Time{}, lastCall{}
 		}
 		if !several && !c.tally.several && spaces {
 			if f.rate = c.short.rate(most, reserve); f.rate.Count == 0 {

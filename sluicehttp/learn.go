@@ -156,6 +156,7 @@ func (st *state) learn(said *ratelimit.Info, found *findings, now time.Time) {
 	if at.After(now) && st.published == nil {
 		usedup.Pause(st.gate, st.t.later(st.cut(at, now, source), now), source+": nothing remains")
 	}
+	st.noteLast(said, found)
 	st.mu.Lock()
 	defer st.mu.Unlock()
 	if len(said.Limits) > 0 {

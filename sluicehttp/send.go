@@ -31,7 +31,9 @@ func (e *lateError) Timeout() bool { return true }
 // until h ends, and the AttemptTimeout applies until the header of the response arrives.
 func (c *call) send(req *http.Request, h *hold) (resp *http.Response, unwritten bool, err error) {
 	if st := h.state; st.watched.Load() {
-		h.since, h.number = time.Since(c.t.epoch), max(1, uint16(st.sent.Add(1)))
+		number := st.sent.Add(1)
+		h.since, h.number = time.Since(c.t.epoch), max(1, uint16(number))
+		st.pauseAfter(number)
 		st.inFlight.Add(1)
 		defer st.inFlight.Add(-1)
 	}

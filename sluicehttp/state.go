@@ -29,13 +29,14 @@ type state struct {
 	pins atomic.Uint64 // see pin
 	gone atomic.Bool   // its gate was forgotten
 
-	server   atomic.Pointer[key] // destination of the last request; key if that is one
-	inFlight atomic.Int64        // attempts without a response; counted only if watched
-	watched  atomic.Bool         // it matters when calls are sent: a server publishes limits, or they are spread
-	sent     atomic.Uint32       // attempts since watched
-	unseen   atomic.Int64        // attempts from before, without a response
-	spaced   atomic.Bool         // there is a windowRate, or was until now
-	spread   atomic.Int64        // until when the pace is spread, since t.epoch; 0 if it is not
+	server   atomic.Pointer[key]      // destination of the last request; key if that is one
+	inFlight atomic.Int64             // attempts without a response; counted only if watched
+	watched  atomic.Bool              // it matters when calls are sent: a server publishes limits, or they are spread
+	sent     atomic.Uint32            // attempts since watched
+	unseen   atomic.Int64             // attempts from before, without a response
+	last     atomic.Pointer[lastCall] // the call after which others wait; nil if none is known
+	spaced   atomic.Bool              // there is a windowRate, or was until now
+	spread   atomic.Int64             // until when the pace is spread, since t.epoch; 0 if it is not
 
 	mu   sync.Mutex
 	held hold // ring of the permits that are out

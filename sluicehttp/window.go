@@ -42,7 +42,7 @@ type shortWindow struct {
 	low     float64          // the least that remained since
 	lowAt   time.Time        // when the response came that said low
 	granted float64          // calls since began
-	slowest time.Duration    // of their responses
+	fastest time.Duration    // of their responses, and of the one at began
 	lengths [3]time.Duration // of the last windows, the last one first
 	longest time.Duration    // until the reset, as any response said
 	highest float64          // that remained
@@ -91,7 +91,7 @@ func (w *shortWindow) note(l *ratelimit.Limit, remaining, reserve float64, r *re
 	left := l.ResetAt.Sub(r.now)
 	if r.granted && !r.cached {
 		w.granted++
-		w.slowest = max(w.slowest, r.now.Sub(r.sent))
+		w.fastest = min(w.fastest, r.took())
 	}
 	switch {
 	case r.sent.Before(w.began): // it may be about the window before
@@ -100,7 +100,7 @@ func (w *shortWindow) note(l *ratelimit.Limit, remaining, reserve float64, r *re
 			copy(w.lengths[1:], w.lengths[:])
 			w.lengths[0] = r.now.Sub(w.began)
 		}
-		w.began, w.left, w.low, w.lowAt, w.granted, w.slowest = r.now, left, remaining, r.now, 0, 0
+		w.began, w.left, w.low, w.lowAt, w.granted, w.fastest = r.now, left, remaining, r.now, 0, r.took()
 	case remaining < w.low:
 		w.low, w.lowAt = remaining, r.now
 	}
@@ -142,30 +142,24 @@ func (w *shortWindow) measure(stated time.Duration, plain bool) time.Duration {
 	return 0
 }
 
-// end returns until when calls wait after the granted call of r, after which remaining is left, as the next one
-// would be throttled in this window; zero if they do not wait. At first many calls may have left that were not
-// spaced; later the wait is short, or others use the limit, too, and one call in each window pays for them.
-func (w *shortWindow) end(most, remaining float64, r *reply) time.Time {
-	at := w.began.Add(w.length - r.now.Sub(r.sent)/2)
-	left, spare := at.Sub(r.now), remaining-r.later
+// end returns how many more calls may be sent after the granted call of r, after which remaining is left, and until when
+// those after them wait, as they would be throttled in this window; the zero time if none waits. At first many calls may
+// have left that were not spaced; later the wait is short, or others use the limit, too, and one call in each window pays
+// for them.
+func (w *shortWindow) end(most, remaining float64, r *reply) (spare float64, at time.Time) {
+	at = w.began.Add(w.length - w.fastest/2)
+	left := at.Sub(r.now)
 	if left <= 0 {
-		return time.Time{}
+		return 0, time.Time{}
 	}
-	if first := r.rate.Count == 0; first && spare < most/2*left.Seconds()/w.length.Seconds() || !first && spare <= w.unseen(most, r) && left <= w.length/4 {
-		return at
+	spare = max(0, remaining-r.later)
+	switch first := r.rate.Count == 0; {
+	case first && spare < most/2*left.Seconds()/w.length.Seconds():
+		return 0, at
+	case !first && left <= w.length/4:
+		return spare, at
 	}
-	return time.Time{}
-}
-
-// unseen returns how many calls may be sent before the next response shows what remains: one, if a call is in flight
-// whose response may take clearly longer than that of r. Without that, where responses take 20 to 45 ms at 50 calls per
-// second, a call was throttled in about one window of ten, and most servers then ask for a whole second.
-func (w *shortWindow) unseen(most float64, r *reply) float64 {
-	spacing := time.Duration(float64(w.length) / most)
-	if r.later > 0 && w.slowest-r.now.Sub(r.sent) > spacing/4 {
-		return 1
-	}
-	return 0
+	return 0, time.Time{}
 }
 
 // prove checks, every two windows, that little remains of one if calls start at the pace of the limit, of
