@@ -332,12 +332,12 @@ func TestConfig_Cost_FirstCallShowsTheLimits(t *testing.T) {
 		first sluicetest.Layer
 		want  []time.Duration
 	}{
-		{"none", sluicetest.Reply(200, "ok"), []time.Duration{0, 500 * ms, 500 * ms, 500 * ms}},
-		{"failed", sluicetest.Status(500), []time.Duration{0, 500 * ms, 1000 * ms, 1000 * ms, 1500 * ms}},
-		{"cut", sluicetest.Cut(), []time.Duration{0, 500 * ms, 1000 * ms, 1000 * ms, 1500 * ms}},
+		{"none", sluicetest.Reply(200, "ok"), []time.Duration{0, 50 * ms, 50 * ms, 50 * ms}},
+		{"failed", sluicetest.Status(500), []time.Duration{0, 50 * ms, 100 * ms, 100 * ms, 1050 * ms}},
+		{"cut", sluicetest.Cut(), []time.Duration{0, 50 * ms, 100 * ms, 100 * ms, 1050 * ms}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			l := layers(sluicetest.Delay(500*ms), sluicetest.On(1, c.first), sluicetest.Reply(200, "ok"))
+			l := layers(sluicetest.Delay(50*ms), sluicetest.On(1, c.first), sluicetest.Reply(200, "ok"))
 			inWorld(t, sluicehttp.Config{Cost: one, Retry: seconds}, l, func(w *world) {
 				var wg sync.WaitGroup
 				for range 4 {
@@ -350,15 +350,15 @@ func TestConfig_Cost_FirstCallShowsTheLimits(t *testing.T) {
 	}
 }
 
-// Until there is a response, or the last request is canceled, one starts each second.
+// Until there is a response, or the last request is canceled, one starts every 100 ms.
 func TestConfig_Cost_FirstCallThatHangs(t *testing.T) {
 	for _, c := range []struct {
 		name   string
 		cancel time.Duration
 		want   []time.Duration
 	}{
-		{"hangs", time.Hour, []time.Duration{0, 1000 * ms, 2000 * ms, 2000 * ms}},
-		{"is cancelled", 300 * ms, []time.Duration{0, 300 * ms, 1300 * ms, 1300 * ms}},
+		{"hangs", time.Hour, []time.Duration{0, 100 * ms, 200 * ms, 200 * ms}},
+		{"is cancelled", 30 * ms, []time.Duration{0, 30 * ms, 130 * ms, 130 * ms}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			l := layers(sluicetest.First(2, sluicetest.Delay(100*time.Hour)), sluicetest.Reply(200, "ok"))
