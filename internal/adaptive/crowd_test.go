@@ -209,6 +209,28 @@ func TestController_TheBucketOfACrowdShowsTheRate(t *testing.T) {
 	}
 }
 
+// Without a pause the bucket also says at which rate a search goes on after its first rejection. The pace of 16 calls
+// before was above it, and so was the next estimate: 11 to 14 more calls were rejected.
+func TestController_TheBucketOfACrowdEndsTheSearch(t *testing.T) {
+	for _, c := range []struct {
+		rate, burst float64
+		granted     int // in six seconds, at least
+		refused     int // with those of the first burst, at most
+	}{
+		{50, 5, 285, 38}, // 42 were
+		{50, 10, 295, 36},
+		{50, 20, 315, 36},
+		{200, 50, 1160, 35},
+	} {
+		r := newRun(t, Config{Unlimited: true}, server{take: bucket(c.burst, steady(c.rate))})
+		r.callers = 32
+		r.until(6)
+		if g, n := len(r.granted), len(r.refused); g < c.granted || n > c.refused {
+			t.Errorf("%v/s with a burst of %v: %d calls were granted and %d rejected, want %d and %d", c.rate, c.burst, g, n, c.granted, c.refused)
+		}
+	}
+}
+
 // A window that the first burst has used up is no bucket that fills up meanwhile: as such it would grant
 // less than half of what it does.
 func TestController_TheWindowOfACrowdIsNoBucket(t *testing.T) {

@@ -75,10 +75,13 @@ func (c *Controller) estimate(call Call, at point) {
 		rate = max(top/4, min(top, f.rate*(1-f.error/2)))
 		p.unsure = min(p.unsure, f.error)
 	}
-	if f := c.crowd.explains(c, top); c.blockage.told && f.rate > low {
+	switch f := c.crowd.explains(c, top); {
+	case c.blockage.told && f.rate > low:
 		rate = f.rate
 		p.unsure = min(p.unsure, f.error)
 		p.refuted = min(p.refuted, (1+2*f.error)*rate)
+	case !c.blockage.told && searched && f.rate > 0:
+		rate = min(rate, max(low, f.rate))
 	}
 	p.sink(low, c.least(at.at))
 	rate = max(rate, min(top, c.least(at.at)))
