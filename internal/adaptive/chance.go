@@ -11,7 +11,8 @@ package adaptive
 //
 // Where single rejections are frequent, there are two explanations: chance, or a pace a little
 // above the rate. A test decides: at nine tenths of the rate only chance still rejects. Where
-// it does, expected rejections need a second one, too.
+// it does, expected rejections need a second one, too. A test waits until the pace is back after an
+// incident: of 100 calls per second the incident left 6, at which a test took 31 s.
 type chance struct {
 	doubt    float64 // refusals of late; each of doubtCalls calls takes its share off
 	suspect  int     // saturated calls since a rejection that may be chance; negative: none
@@ -72,10 +73,14 @@ func (k *chance) call(c *Controller) {
 			k.share, k.single = 0, 0
 		}
 		k.calls = 0
-	case !k.testing && k.calls >= k.patience && c.phase == Tracking && (k.single > often || k.share > 0):
+	case !k.testing && k.calls >= k.patience && c.phase == Tracking && !c.pace.returns() && (k.single > often || k.share > 0):
 		k.testing, k.calls, k.bad = true, 0, 0
 	}
 }
+
+// forgetTimes forgets that rejections came with a time to wait. Those of an incident did; the limit of the same server may
+// name none, and then each of its rejections seemed to say less than usual, and was ignored.
+func (k *chance) forgetTimes() { k.told = 0 }
 
 // found records that share of the calls is rejected by chance.
 func (k *chance) found(share float64) {

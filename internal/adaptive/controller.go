@@ -247,7 +247,7 @@ func (c *Controller) saturated(t float64) bool {
 	if c.started < n || !c.paced() {
 		return true
 	}
-	if c.pace.patience < math.Inf(1) {
+	if c.pace.returns() {
 		n = fewRecent
 	}
 	first := (c.started - n) % uint64(len(c.recent))

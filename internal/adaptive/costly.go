@@ -54,7 +54,7 @@ func (k *costly) pace(c *Controller) float64 {
 	calls := p.rate / c.meanCost // per second
 	late := max(0, p.calls-paid)
 	double := max(lookLeast, min(lookMost, k.price*calls))
-	if p.patience < math.Inf(1) { // at a low pace as many calls take minutes
+	if p.returns() { // at a low pace as many calls take minutes
 		double = max(1, min(lookLeast, p.patience*calls/2))
 	}
 	if k.slow {

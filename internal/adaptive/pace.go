@@ -162,6 +162,9 @@ func (p *pace) doubling(c *Controller, from, calls, double float64) float64 {
 // doubleDelays is how many times that a rejection takes to arrive are the shortest in which a pace doubles.
 const doubleDelays = 1.5
 
+// returns reports whether the pace will soon go back to what was accepted before a trouble, see service.
+func (p *pace) returns() bool { return p.patience < math.Inf(1) }
+
 // set computes the pace from the calls since the rate was set.
 func (p *pace) set(c *Controller) {
 	switch c.phase {

@@ -107,6 +107,9 @@ func (s *service) paced(c *Controller, t float64) {
 		return
 	case s.back == 0:
 		s.back, s.before = t, c.ledger.now(t).granted
+		if s.fell {
+			c.chance.forgetTimes()
+		}
 		if s.fell && c.phase == Bounding {
 			start := c.costly.start
 			c.costly, c.blockage.quiet = s.bounds, 0
@@ -126,6 +129,7 @@ func (s *service) paced(c *Controller, t float64) {
 		}
 		if s.fell {
 			s.begin = s.back
+			c.chance.forgetTimes() // the incident may have gone on since the pace was back
 		}
 		s.since, s.back, s.fell = 0, 0, false
 	}

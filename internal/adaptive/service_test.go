@@ -104,6 +104,70 @@ func TestController_AnIncidentOfRandomRejectionsIsNoLimit(t *testing.T) {
 	}
 }
 
+// What an incident has shown about rejections does not outlast it. The server names a time only during the incident, so
+// those of its limit, which say less, were ignored until three came near each other. So a pace a tenth above the limit
+// was kept, or a cap was seen where none is.
+func TestController_AnIncidentLeavesNothingBehind(t *testing.T) {
+	const begin, end, rate = 300., 360., 100.
+	for _, strays := range []bool{false, true} {
+		for _, share := range []float64{.05, .25, .8} {
+			r := newRun(t, Config{Unlimited: true}, incident(begin, share, bucket(20, steady(rate))))
+			r.callers, r.rtt = 16, .075
+			if strays {
+				r.controller.Strays()
+			}
+			r.until(end + 500)
+			before, after := count(r.refused, begin-200, begin), count(r.refused, end+200, end+400)
+			if after > before+before/2 {
+				t.Errorf("%v of the calls were refused, strays %v: %d of the limit's refusals in 200 s before, and %d after it",
+					share, strays, before, after)
+			}
+			if n := count(r.granted, end+100, end+500); float64(n) < .98*400*rate {
+				t.Errorf("%v of the calls were refused, strays %v: granted %d of %v calls after it: %+v",
+					share, strays, n, 400*rate, r.controller.Belief())
+			}
+		}
+	}
+}
+
+// An incident may go on after the pace is back: what it says then is forgotten when the trouble is over.
+func TestService_Paced_ForgetsTimes(t *testing.T) {
+	c := New(Config{})
+	c.phase, c.pace.now, c.chance.told = Tracking, 100, 3
+	c.service = service{rate: 100, begin: 0, since: 100, fell: true}
+	c.service.paced(c, 130)
+	equal(t, "rejections with a time, when the pace is back", float64(c.chance.told), 0)
+	c.chance.told = 3
+	c.ledger.sent = 100 * 30 // accepted since
+	c.service.paced(c, 135)
+	equal(t, "rejections with a time, a little later", float64(c.chance.told), 3)
+	c.service.paced(c, 150)
+	equal(t, "rejections with a time, after the trouble", float64(c.chance.told), 0)
+}
+
+// A tenth below the pace of an incident, 200 calls take half a minute. So whether rejections are chance is not tested
+// before the pace is back.
+func TestController_NoTestOfChanceInAnIncident(t *testing.T) {
+	const begin, rate = 237., 100.
+	for seed := range uint64(20) {
+		random := rand.New(rand.NewPCG(seed, 26))
+		s := incident(begin, .05, nil)
+		take := bucket(20, steady(rate))
+		s.take = func(at float64) bool {
+			return (at < begin || at >= begin+60 || random.Float64() >= .05) && take(at)
+		}
+		r := newRun(t, Config{Unlimited: true}, s)
+		r.callers, r.rtt = 16, .075
+		r.controller.Strays()
+		for at := begin; at < begin+90; at++ {
+			r.until(at)
+			if c := r.controller; c.chance.testing && c.pace.rate < nearlyAll*rate/2 {
+				t.Fatalf("seed %d: a test at %.3g/s after %v s of an incident", seed, c.pace.now, at-begin)
+			}
+		}
+	}
+}
+
 // A limit that has fallen for good costs a few refusals more than the ones that find it.
 func TestController_ALimitThatHasFallenIsNoIncident(t *testing.T) {
 	rate := func(at float64) float64 {
