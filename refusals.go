@@ -157,7 +157,7 @@ const (
 	apartFrom     = 6. // evidence at which throttles are thought to concern only their calls
 	mostAgain     = 8. // evidence that is kept
 	manyRefused   = .3 // of the last answers
-	fewRepeats    = 6  // how often one call of a hundred is throttled then
+	fewRepeats    = 10 // how often one call of a thousand is throttled then: each batch has one of a hundred, which would wait long
 	recentAnswers = 32
 	recentRepeats = 8
 	oftenHealed   = .25 // of these: it is worth while to repeat a call
