@@ -97,6 +97,13 @@ var entries = []entry{
 		check: true,
 	},
 	{
+		name: "sluice-disabled", about: "sluice.Gate with Adaptive.Disabled, to say what a gate gains or loses that learns",
+		library: func(p *process) caller {
+			return p.throughGate(sluice.Config{Adaptive: sluice.Adaptive{Disabled: true}})
+		},
+		check: true,
+	},
+	{
 		name: "sluice-told", about: "sluice.Gate at the told rate, with sluice's retries",
 		library: func(p *process) caller { return p.throughGate(toldSluice(p.world)) }, told: true,
 	},

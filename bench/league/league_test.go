@@ -245,3 +245,64 @@ func TestPlay_Recovery(t *testing.T) {
 		}
 	}
 }
+
+// Of what a gate that does not learn gets in the ten minutes after an incident, a gate that learns gets at least 95 %,
+// and it is back within a minute of the incident and its last wait in 95 of 100 seeds. SLUICE_FULL plays all
+// shares and twenty instants; else it is the worlds in which something was found that the incident had left behind:
+// a test at a tenth of the pace, and rejections of the limit that were ignored because they said less than those of the incident.
+func TestPlay_AfterAnIncident(t *testing.T) {
+	notRaced(t)
+	const instants, soon, share = 20, .95, .95
+	n, some := 2, []string{"limited-5-random", "limited-5-row"}
+	if os.Getenv("SLUICE_FULL") != "" {
+		n, some = instants, nil
+	}
+	type sum struct{ learning, disabled, back, worlds float64 }
+	sums := map[string]*sum{}
+	var names []string
+	for _, w := range recoveryWorlds(n, 1) {
+		if len(w.Incidents) == 0 || some != nil && !slices.Contains(some, w.Name) {
+			continue
+		}
+		if sums[w.Name] == nil {
+			sums[w.Name], names = new(sum), append(names, w.Name)
+		}
+		of := sums[w.Name]
+		s := entryOf(t, "sluice-zero").play(w, 1, bubblesOf(t)).score("sluice-zero", 1)
+		of.worlds++
+		of.learning += s.After
+		of.disabled += entryOf(t, "sluice-disabled").play(w, 1, bubblesOf(t)).score("sluice-disabled", 1).After
+		if s.Adapt != nil && *s.Adapt <= soonEnough {
+			of.back++
+		}
+	}
+	for _, name := range names {
+		of := sums[name]
+		t.Logf("%-18s %5.1f %% of what a gate gets that does not learn; back in %3.0f %% of %.0f", name, 100*of.learning/of.disabled, 100*of.back/of.worlds, of.worlds)
+		if of.learning < share*of.disabled {
+			t.Errorf("%s: a gate that learns gets %.1f %% of what one gets that does not", name, 100*of.learning/of.disabled)
+		}
+		if of.back < soon*of.worlds {
+			t.Errorf("%s: back within %d s in %.0f of %.0f", name, soonEnough, of.back, of.worlds)
+		}
+	}
+}
+
+// One object of ten that refuses half of its calls costs a gate no more than a fifth more time than an oracle.
+func TestPlay_Object(t *testing.T) {
+	notRaced(t)
+	const instants, most = 40, 1.2
+	for _, name := range []string{"sluice-zero", "sluice-disabled"} {
+		var took, n float64
+		for _, w := range recoveryWorlds(instants, 1) {
+			if w.Object != nil {
+				took += 1 / entryOf(t, name).play(w, 1, bubblesOf(t)).goodput()
+				n++
+			}
+		}
+		t.Logf("%s: %.2f × ideal", name, took/n)
+		if took > most*n {
+			t.Errorf("%s: %.2f times as long as an oracle needs, want at most %v", name, took/n, most)
+		}
+	}
+}

@@ -93,11 +93,22 @@ func (w *World) impair(i Incident, r *rand.Rand) {
 
 // refuseObject makes a batch of calls of which one in ten is about an object that refuses half of
 // them, at a server without other limits.
+//
+// A worker waits before it repeats its call, so no client that waits does all calls in the 10 s that
+// the answers take. The ideal is that of an oracle: it knows which refusals are the object's, so each of
+// them costs its worker one reply and the first backoff of the default policy, and nobody else anything.
+// This object would accept a call as soon without the backoff: a client that repeats at once needs 10.5 s.
 func (w *World) refuseObject() {
+	const (
+		workers, items = 10, 1000
+		backoff        = .5 // seconds, the mean of sluice.FullJitter from 1 s
+	)
 	w.Object = &Object{Of: 10, Refused: .5}
-	w.Demand.Workers, w.Demand.Items = 10, 1000
+	w.Demand.Workers, w.Demand.Items = workers, items
 	w.Service = Service{Kind: "uniform", Mean: .055, Spread: .1}
-	w.Ideal = 10
+	reply := w.Network.RTT + w.Network.Jitter/2
+	again := float64(items/w.Object.Of) * w.Object.Refused / (1 - w.Object.Refused) // refusals, in the mean
+	w.Ideal = (items*(reply+w.Service.Mean) + again*(reply+backoff)) / workers
 	w.Told = 100
 	w.Seconds = 1000
 }
