@@ -83,7 +83,7 @@ var parts = []part{
 	{"cheaps", "costly.go", `if k.cheaps++; k.cheaps >= 6`, `if k.cheaps++; false && k.cheaps >= 6`},
 	{"costlylook", "costly.go", `if !k.looking && c.pace.calls`, `if false && !k.looking && c.pace.calls`},
 	{"looklen", "costly.go", `double := max(lookLeast, min(lookMost, k.price*calls))`, `double := 64.`},
-	{"lookpatience", "costly.go", `if p.patience < math.Inf(1) { // at a low`, `if false && p.patience < math.Inf(1) { // at a low`},
+	{"lookpatience", "costly.go", `if p.returns() { // at a low`, `if false && p.returns() { // at a low`},
 	{"costlynothing", "costly.go", `if got < c.meanCost { // nothing`, `if false && got < c.meanCost { // nothing`},
 	{"costlyburst", "costly.go", `rate = min(rate, max(got/2, c.cautious()/4))`, `rate = rate`},
 	{"pricedecay", "costly.go", `k.price = max(blocked, .7*k.price)`, `k.price = blocked`},
