@@ -12,11 +12,12 @@
 //	go run ./bench/mutants -operators 75 -numbers 50   # and fail if fewer per cent are killed
 //	go run ./bench/mutants pace.go slot.go       # of these files
 //
-// The tests are those of the package itself that look at what it does: not those of its comments. They run first without the
-// slow ones, and what survives that meets these, too, but with -quick. A mutant that hangs is killed.
+// The tests are those of the package itself that look at what it does: not those of its comments. They run in the order of
+// the time that they take, in turns, and -turns 2 leaves out the slowest, which take most of it. A mutant that never ends is killed.
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"flag"
@@ -41,22 +42,26 @@ func main() {
 
 const (
 	// noBehavior are tests of how the package is written.
-	noBehavior = "^TestDoc_"
-	// slow tests take 5 of the 6 seconds that all take.
-	slow = "^(TestPeers_AStoreThatRepliesGarbage|TestPeers_Bans|TestPeers_WhatOthersUseUpIsNoBan|TestPeers_UseTheWholeLimitEvenly" +
-		"|TestController_AnIncidentIsNoLimit|TestTrial_AShareOfAllCallsIsNoLimit|TestController_FollowsAFasterServerThatAsksForPauses" +
-		"|TestController_FindsARate)$"
-	// hangs is for how long tests may run, which take seconds: some mutants never end.
-	hangs = time.Minute
+	noBehavior = "TestDoc_"
+	// hangs is for how many seconds of the processor the tests may run, which take a few: some mutants never end. On a
+	// busy machine that is long, so it is no time of the clock; but see asleep.
+	hangs = 60
+	// asleep is how long they may take by the clock.
+	asleep = 20 * time.Minute
 )
+
+// turns are the shares of the time of all tests that the quickest of them take, and run first: most mutants are killed by
+// tests that take no time, and whole controllers that run for an hour need not be asked.
+var turns = [...]float64{.02, .15, 1}
 
 // A hunt is what is run.
 type hunt struct {
 	folder string // of the package
 	temp   string
-	quick  bool
-	at     int           // so many at a time
-	hangs  time.Duration // after so long the tests have found a mutant that never ends
+	most   int        // turns that are run
+	at     int        // so many at a time
+	hangs  int        // seconds, see hangs
+	turns  [][]string // tests by the time that they take
 	all    []mutant
 }
 
@@ -66,7 +71,7 @@ func run(args []string, out io.Writer) error {
 	n := flags.Int("n", 0, "so many `mutants` of each kind, drawn at random; 0: all")
 	seed := flags.Uint64("seed", 1, "of the draw")
 	ids := flags.String("ids", "", "only the mutants with these `numbers`, which the table of the survivors has")
-	flags.BoolVar(&h.quick, "quick", false, "leave out the slow tests")
+	flags.IntVar(&h.most, "turns", len(turns), "run only the tests of so many `turns`: 1 has those that take no time, 2 all but the slowest")
 	flags.IntVar(&h.at, "parallel", 2, "so many `mutants` at a time")
 	flags.StringVar(&h.folder, "package", "", "`folder` of another package")
 	goals := map[string]*float64{
@@ -104,8 +109,8 @@ func run(args []string, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	if killed, text := h.kills(binary, mutant{}); killed { // none is on
-		return fmt.Errorf("the tests fail without a mutant:\n%s", text)
+	if err := h.order(binary); err != nil {
+		return err
 	}
 	killed := h.hunt(binary)
 	report(out, h.all, killed)
@@ -176,7 +181,7 @@ func (h *hunt) hunt(binary string) []bool {
 	for range h.at {
 		hunters.Go(func() {
 			for i := range next {
-				killed[i], _ = h.kills(binary, h.all[i])
+				killed[i] = h.kills(binary, h.all[i])
 			}
 		})
 	}
@@ -188,23 +193,66 @@ func (h *hunt) hunt(binary string) []bool {
 	return killed
 }
 
-// kills reports whether the tests fail with a mutant, and what they say.
-func (h *hunt) kills(binary string, m mutant) (killed bool, text string) {
-	which := [][]string{{"-test.skip", noBehavior + "|" + slow}, {"-test.run", slow}}
-	if h.quick {
-		which = which[:1]
+// order runs all tests without a mutant, and orders them.
+func (h *hunt) order(binary string) error {
+	text, err := h.test(binary, 0, "-test.v", "-test.skip", "^"+noBehavior)
+	if err != nil {
+		return fmt.Errorf("the tests fail without a mutant: %w\n%s", err, text)
 	}
-	for _, tests := range which {
-		ctx, cancel := context.WithTimeout(context.Background(), h.hangs)
-		c := exec.CommandContext(ctx, binary, append(tests, "-test.failfast")...)
-		c.Dir, c.Env = h.folder, append(os.Environ(), fmt.Sprintf("MUTANT=%d", m.id))
-		text, err := c.CombinedOutput()
-		cancel()
-		if err != nil {
-			return true, string(text)
+	h.turns = inTurns(text)
+	h.turns = h.turns[:max(1, min(h.most, len(h.turns)))]
+	return nil
+}
+
+// inTurns returns the tests of what go test -v prints, see turns.
+func inTurns(text string) [][]string {
+	type test struct {
+		name string
+		took float64
+	}
+	var all []test
+	sum := 0.
+	for line := range strings.Lines(text) {
+		var t test
+		if n, _ := fmt.Sscanf(line, "--- PASS: %s (%fs)", &t.name, &t.took); n == 2 {
+			all = append(all, t)
+			sum += t.took
 		}
 	}
-	return false, ""
+	slices.SortStableFunc(all, func(a, b test) int { return cmp.Compare(a.took, b.took) })
+	parts := make([][]string, len(turns))
+	so, i := 0., 0
+	for _, t := range all {
+		for so += t.took; so > turns[i]*sum && i < len(turns)-1; {
+			i++
+		}
+		parts[i] = append(parts[i], t.name)
+	}
+	return parts
+}
+
+// kills reports whether the tests fail with a mutant.
+func (h *hunt) kills(binary string, m mutant) bool {
+	for _, tests := range h.turns {
+		if len(tests) == 0 {
+			continue
+		}
+		if _, err := h.test(binary, m.id, "-test.failfast", "-test.run", "^("+strings.Join(tests, "|")+")$"); err != nil {
+			return true
+		}
+	}
+	return false
+}
+
+// test runs tests with a mutant, 0: none.
+func (h *hunt) test(binary string, id int, args ...string) (text string, err error) {
+	ctx, cancel := context.WithTimeout(context.Background(), asleep)
+	defer cancel()
+	limited := fmt.Sprintf(`ulimit -t %d && exec "$0" "$@"`, h.hangs)
+	c := exec.CommandContext(ctx, "sh", append([]string{"-c", limited, binary}, args...)...)
+	c.Dir, c.Env = h.folder, append(os.Environ(), fmt.Sprintf("MUTANT=%d", id))
+	out, err := c.CombinedOutput()
+	return string(out), err
 }
 
 // share returns how many per cent of a kind are killed.

@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 )
 
 var tiny = filepath.Join("testdata", "tiny")
@@ -48,13 +47,13 @@ func TestHunt(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h := hunt{folder: tiny, temp: t.TempDir(), at: 2, hangs: 5 * time.Second, all: sample(p.mutants, 0, 1, func(mutant) bool { return true })}
+	h := hunt{folder: tiny, temp: t.TempDir(), at: 2, hangs: 2, most: len(turns), all: sample(p.mutants, 0, 1, func(mutant) bool { return true })}
 	binary, err := h.build(p)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if killed, text := h.kills(binary, mutant{}); killed {
-		t.Fatalf("the tests fail without a mutant: %s", text)
+	if err := h.order(binary); err != nil {
+		t.Fatal(err)
 	}
 	var got, want []string
 	for i, killed := range h.hunt(binary) {
@@ -121,6 +120,22 @@ func idsOf(t *testing.T, was ...string) string {
 		t.Fatalf("%d mutants of %v", len(ids), was)
 	}
 	return strings.Join(ids, ",")
+}
+
+// Tests run in the order of the time that they take, and those of the comments not at all. What no test is printed of has none.
+func TestInTurns(t *testing.T) {
+	got := inTurns(`=== RUN   TestA
+--- PASS: TestA (0.50s)
+    --- PASS: TestA/sub (9.00s)
+--- PASS: TestB (0.01s)
+--- SKIP: TestC (0.00s)
+--- PASS: TestD (0.00s)
+--- PASS: TestE (0.05s)
+PASS
+`)
+	if want := "[[TestD TestB] [TestE] [TestA]]"; fmt.Sprint(got) != want {
+		t.Errorf("%v, want %v", got, want)
+	}
 }
 
 // A sample has as many of each kind, is the same for one seed, and another for another.
