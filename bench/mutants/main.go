@@ -43,11 +43,11 @@ func main() {
 const (
 	// noBehavior are tests of how the package is written.
 	noBehavior = "TestDoc_"
-	// hangs is for how many seconds of the processor the tests may run, which take a few: some mutants never end. On a
-	// busy machine that is long, so it is no time of the clock; but see asleep.
-	hangs = 60
-	// asleep is how long they may take by the clock.
-	asleep = 20 * time.Minute
+	// Some mutants never end. So tests may take leastTime seconds of the processor, and mostTimes as many as without a
+	// mutant: on a busy machine the clock says little. By it, they may take asleep.
+	leastTime = 3
+	mostTimes = 20
+	asleep    = 20 * time.Minute
 )
 
 // turns are the shares of the time of all tests that the quickest of them take, and run first: most mutants are killed by
@@ -58,16 +58,21 @@ var turns = [...]float64{.02, .15, 1}
 type hunt struct {
 	folder string // of the package
 	temp   string
-	most   int        // turns that are run
-	at     int        // so many at a time
-	hangs  int        // seconds, see hangs
-	turns  [][]string // tests by the time that they take
+	most   int // turns that are run
+	at     int // so many at a time
+	turns  []turn
 	all    []mutant
+}
+
+// A turn is tests that run together, and how many seconds they take.
+type turn struct {
+	tests []string
+	took  float64
 }
 
 func run(args []string, out io.Writer) error {
 	flags := flag.NewFlagSet("mutants", flag.ContinueOnError)
-	h := hunt{hangs: hangs}
+	h := hunt{}
 	n := flags.Int("n", 0, "so many `mutants` of each kind, drawn at random; 0: all")
 	seed := flags.Uint64("seed", 1, "of the draw")
 	ids := flags.String("ids", "", "only the mutants with these `numbers`, which the table of the survivors has")
@@ -195,7 +200,7 @@ func (h *hunt) hunt(binary string) []bool {
 
 // order runs all tests without a mutant, and orders them.
 func (h *hunt) order(binary string) error {
-	text, err := h.test(binary, 0, "-test.v", "-test.skip", "^"+noBehavior)
+	text, err := h.test(binary, mutant{}, 10*60, "-test.v", "-test.skip", "^"+noBehavior)
 	if err != nil {
 		return fmt.Errorf("the tests fail without a mutant: %w\n%s", err, text)
 	}
@@ -205,7 +210,7 @@ func (h *hunt) order(binary string) error {
 }
 
 // inTurns returns the tests of what go test -v prints, see turns.
-func inTurns(text string) [][]string {
+func inTurns(text string) []turn {
 	type test struct {
 		name string
 		took float64
@@ -220,37 +225,39 @@ func inTurns(text string) [][]string {
 		}
 	}
 	slices.SortStableFunc(all, func(a, b test) int { return cmp.Compare(a.took, b.took) })
-	parts := make([][]string, len(turns))
+	parts := make([]turn, len(turns))
 	so, i := 0., 0
 	for _, t := range all {
 		for so += t.took; so > turns[i]*sum && i < len(turns)-1; {
 			i++
 		}
-		parts[i] = append(parts[i], t.name)
+		parts[i].tests = append(parts[i].tests, t.name)
+		parts[i].took += t.took
 	}
 	return parts
 }
 
 // kills reports whether the tests fail with a mutant.
 func (h *hunt) kills(binary string, m mutant) bool {
-	for _, tests := range h.turns {
-		if len(tests) == 0 {
+	for _, t := range h.turns {
+		if len(t.tests) == 0 {
 			continue
 		}
-		if _, err := h.test(binary, m.id, "-test.failfast", "-test.run", "^("+strings.Join(tests, "|")+")$"); err != nil {
+		most := leastTime + int(mostTimes*t.took)
+		if _, err := h.test(binary, m, most, "-test.failfast", "-test.run", "^("+strings.Join(t.tests, "|")+")$"); err != nil {
 			return true
 		}
 	}
 	return false
 }
 
-// test runs tests with a mutant, 0: none.
-func (h *hunt) test(binary string, id int, args ...string) (text string, err error) {
+// test runs tests with a mutant, which may take so many seconds of the processor.
+func (h *hunt) test(binary string, m mutant, most int, args ...string) (text string, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), asleep)
 	defer cancel()
-	limited := fmt.Sprintf(`ulimit -t %d && exec "$0" "$@"`, h.hangs)
+	limited := fmt.Sprintf(`ulimit -t %d && exec "$0" "$@"`, most)
 	c := exec.CommandContext(ctx, "sh", append([]string{"-c", limited, binary}, args...)...)
-	c.Dir, c.Env = h.folder, append(os.Environ(), fmt.Sprintf("MUTANT=%d", id))
+	c.Dir, c.Env = h.folder, append(os.Environ(), fmt.Sprintf("MUTANT=%d", m.id))
 	out, err := c.CombinedOutput()
 	return string(out), err
 }

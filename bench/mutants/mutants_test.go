@@ -47,7 +47,7 @@ func TestHunt(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h := hunt{folder: tiny, temp: t.TempDir(), at: 2, hangs: 2, most: len(turns), all: sample(p.mutants, 0, 1, func(mutant) bool { return true })}
+	h := hunt{folder: tiny, temp: t.TempDir(), at: 2, most: len(turns), all: sample(p.mutants, 0, 1, func(mutant) bool { return true })}
 	binary, err := h.build(p)
 	if err != nil {
 		t.Fatal(err)
@@ -133,7 +133,7 @@ func TestInTurns(t *testing.T) {
 --- PASS: TestE (0.05s)
 PASS
 `)
-	if want := "[[TestD TestB] [TestE] [TestA]]"; fmt.Sprint(got) != want {
+	if want := "[{[TestD TestB] 0.01} {[TestE] 0.05} {[TestA] 0.5}]"; fmt.Sprint(got) != want {
 		t.Errorf("%v, want %v", got, want)
 	}
 }
