@@ -12,8 +12,9 @@
 //	go run ./bench/mutants -operators 75 -numbers 50   # and fail if fewer per cent are killed
 //	go run ./bench/mutants pace.go slot.go       # of these files
 //
-// The tests are those of the package itself that look at what it does: not those of its comments. They run in the order of
-// the time that they take, in turns, and -turns 2 leaves out the slowest, which take most of it. A mutant that never ends is killed.
+// The tests are those of the package itself that look at what it does: not those of its comments. They run in the
+// order of the time that they take, in turns, and -turns 2 leaves out the slowest, which take most of it. A mutant
+// that never ends is killed.
 package main
 
 import (

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"cmp"
 	"errors"
 	"fmt"
@@ -12,7 +11,6 @@ import (
 	"go/token"
 	"go/types"
 	"io"
-	"maps"
 	"math"
 	"os"
 	"os/exec"
@@ -55,22 +53,6 @@ type program struct {
 	of      map[types.Object][]int     // mutants of a constant, its own and those of the constants in its value
 }
 
-// A source is a file and how it changes.
-type source struct {
-	name  string
-	text  []byte
-	file  *ast.File
-	test  bool // it has no mutants of its own
-	edits []edit
-}
-
-// An edit replaces some text, or inserts some.
-type edit struct {
-	at, end int
-	text    string
-	closes  bool // it ends what an edit before has begun
-}
-
 // A constDef is where a constant is declared.
 type constDef struct {
 	in    *source
@@ -87,7 +69,8 @@ type replaced struct {
 	is      string
 }
 
-// load reads a package with its tests and gives it mutants. Packages that it imports are read from what the go command has compiled.
+// load reads a package with its tests and gives it mutants. Packages that it imports are read from what the go command
+// has compiled.
 func load(folder string) (*program, error) {
 	p := &program{
 		fset: token.NewFileSet(),
@@ -161,8 +144,9 @@ func (p *program) add(s *source, at token.Pos, kind, was, is string) int {
 	return m.id
 }
 
-// constants finds the constants of the package and makes their mutants. A constant stays one: for each mutant there is another constant
-// beside it, and where it is used the program chooses. A length of an array cannot be chosen, so it has no mutants.
+// constants finds the constants of the package and makes their mutants. A constant stays one: for each mutant there is
+// another constant beside it, and where it is used the program chooses. A length of an array cannot be chosen, so it
+// has no mutants.
 func (p *program) constants() {
 	for _, s := range p.sources {
 		ast.Inspect(s.file, func(n ast.Node) bool {
@@ -281,7 +265,8 @@ func (p *program) valueWith(def constDef, id int) string {
 
 func changed(name string, id int) string { return fmt.Sprintf("%s_%d", name, id) }
 
-// increased returns a literal that is a quarter larger, or if it is whole at least the next one. It reports whether there is one: 0 has none.
+// increased returns a literal that is a quarter larger, or if it is whole at least the next one. It reports whether
+// there is one: 0 has none.
 func (p *program) increased(l *ast.BasicLit, real bool) (text string, ok bool) {
 	if l.Kind != token.INT && l.Kind != token.FLOAT {
 		return "", false
@@ -346,92 +331,6 @@ var contrary = map[token.Token]token.Token{
 	token.LAND: token.LOR, token.LOR: token.LAND,
 	token.EQL: token.NEQ, token.NEQ: token.EQL, token.GTR: token.LEQ, token.GEQ: token.LSS,
 }
-
-// chooser is the function of a program that does one operation or the contrary.
-var chooser = map[token.Token]string{
-	token.ADD: "mutantAdd", token.SUB: "mutantSub", token.MUL: "mutantMul", token.QUO: "mutantQuo",
-	token.ADD_ASSIGN: "mutantAdd", token.SUB_ASSIGN: "mutantSub", token.MUL_ASSIGN: "mutantMul", token.QUO_ASSIGN: "mutantQuo",
-	token.LAND: "mutantAnd", token.LOR: "mutantOr",
-}
-
-// chooserName is the file that is added to the package.
-const chooserName = "mutants_of_this_package.go"
-
-// chooser returns the text of that file.
-func (p *program) chooser() string {
-	var imports, aliases strings.Builder
-	for _, name := range slices.Sorted(maps.Keys(p.foreign)) {
-		o := p.foreign[name]
-		fmt.Fprintf(&imports, "import %s_%s %q\n", name, o.Pkg().Name(), o.Pkg().Path())
-		fmt.Fprintf(&aliases, "type %s = %s_%s.%s\n", name, name, o.Pkg().Name(), o.Name())
-	}
-	return fmt.Sprintf(chooserText, p.pkg.Name(), &imports, &aliases)
-}
-
-// chooserText declares what the program asks.
-const chooserText = `package %s
-
-import "os"
-import "strconv"
-%s
-%s
-var mutantOn, _ = strconv.Atoi(os.Getenv("MUTANT"))
-
-type mutantNumber interface {
-	~int | ~int8 | ~int16 | ~int32 | ~int64 | ~uint | ~uint8 | ~uint16 | ~uint32 | ~uint64 | ~float32 | ~float64
-}
-
-func mutantLarger[T mutantNumber](id int, larger, x T) T {
-	if mutantOn == id {
-		return larger
-	}
-	return x
-}
-
-func mutantAdd[T mutantNumber](id int, x, y T) T {
-	if mutantOn == id {
-		return x - y
-	}
-	return x + y
-}
-
-func mutantSub[T mutantNumber](id int, x, y T) T {
-	if mutantOn == id {
-		return x + y
-	}
-	return x - y
-}
-
-func mutantMul[T mutantNumber](id int, x, y T) T {
-	if mutantOn == id {
-		return x / y
-	}
-	return x * y
-}
-
-func mutantQuo[T mutantNumber](id int, x, y T) T {
-	if mutantOn == id {
-		return x * y
-	}
-	return x / y
-}
-
-func mutantAnd(id int, x bool, y func() bool) bool {
-	if mutantOn == id {
-		return x || y()
-	}
-	return x && y()
-}
-
-func mutantOr(id int, x bool, y func() bool) bool {
-	if mutantOn == id {
-		return x && y()
-	}
-	return x || y()
-}
-
-func mutantNot(id int, x bool) bool { return x != (mutantOn == id) }
-`
 
 // rewrite puts the mutants into a file. Tests have none, but they see those of the constants that they use.
 func (p *program) rewrite(s *source) {
@@ -517,58 +416,4 @@ func (p *program) operator(s *source, n *ast.BinaryExpr) {
 		s.replace(p, n.OpPos, n.OpPos+1, ",")
 		s.insert(p, n.End(), ")", true)
 	}
-}
-
-// at returns the text of an expression, "" of none.
-func (s *source) at(p *program, x ast.Expr) string {
-	if x == nil {
-		return ""
-	}
-	return string(s.text[p.fset.Position(x.Pos()).Offset:p.fset.Position(x.End()).Offset])
-}
-
-func (s *source) replace(p *program, from, to token.Pos, text string) {
-	s.edits = append(s.edits, edit{p.fset.Position(from).Offset, p.fset.Position(to).Offset, text, false})
-}
-
-func (s *source) insert(p *program, pos token.Pos, text string, closes bool) {
-	at := p.fset.Position(pos).Offset
-	s.edits = append(s.edits, edit{at, at, text, closes})
-}
-
-// render returns the text between two offsets with its edits. Where several meet, those that close come first, the inner ones before the
-// outer ones, which were added earlier; then those that open, in their order.
-func (s *source) render(from, to int) string {
-	type numbered struct {
-		edit
-		n int
-	}
-	var all []numbered
-	for i, e := range s.edits {
-		if from <= e.at && e.end <= to {
-			all = append(all, numbered{e, i})
-		}
-	}
-	slices.SortFunc(all, func(a, b numbered) int {
-		switch {
-		case a.at != b.at:
-			return cmp.Compare(a.at, b.at)
-		case a.closes != b.closes:
-			if a.closes {
-				return -1
-			}
-			return 1
-		case a.closes:
-			return cmp.Compare(b.n, a.n)
-		}
-		return cmp.Compare(a.n, b.n)
-	})
-	var out bytes.Buffer
-	for _, e := range all {
-		out.Write(s.text[from:e.at])
-		out.WriteString(e.text)
-		from = e.end
-	}
-	out.Write(s.text[from:to])
-	return out.String()
 }

@@ -14,8 +14,9 @@ func rejected() *Controller {
 	return c
 }
 
-// The first poll that is rejected is followed by a gap of eight slots or 0.2 s, whichever is less, but two slots at least; or of the silence
-// that the last blockage needed. Later gaps are twice as long, from 8 s on three times, and ten minutes at most.
+// The first poll that is rejected is followed by a gap of eight slots or 0.2 s, whichever is less, but two slots at
+// least; or of the silence that the last blockage needed. Later gaps are twice as long, from 8 s on three times, and
+// ten minutes at most.
 func TestBlockage_Gaps(t *testing.T) {
 	for _, tc := range []struct {
 		name   string
@@ -46,8 +47,8 @@ func TestBlockage_Gaps(t *testing.T) {
 	}
 }
 
-// While rejections are costly, a poll comes 10 ms after the next instant at which a window of a usual length may begin, if that is later than half of
-// the gap, or ten seconds, and no later than a quarter of it after the gap.
+// While rejections are costly, a poll comes 10 ms after the next instant at which a window of a usual length may
+// begin, if that is later than half of the gap, or ten seconds, and no later than a quarter of it after the gap.
 func TestBlockage_PollsAtUsualWindows(t *testing.T) {
 	for _, tc := range []struct{ began, gap, want float64 }{
 		{20, 8, 50.01}, // the gap ends at 49 s, and to ask just before would cost all of the window
@@ -66,7 +67,8 @@ func TestBlockage_PollsAtUsualWindows(t *testing.T) {
 	}
 }
 
-// A blockage without a wait is costly after a second, or five times what a rejection takes; one with a wait after three seconds, or eight times.
+// A blockage without a wait is costly after a second, or five times what a rejection takes; one with a wait after
+// three seconds, or eight times.
 func TestBlockage_Costly(t *testing.T) {
 	for _, tc := range []struct {
 		told             bool
@@ -99,8 +101,8 @@ func TestBlockage_Mine(t *testing.T) {
 	}
 }
 
-// The server was silent until the middle between the last rejected poll and the accepted one. Without a poll that says no more than what calls in
-// flight explain, it was not; if it said how long to wait, twice that is a silence.
+// The server was silent until the middle between the last rejected poll and the accepted one. Without a poll that says
+// no more than what calls in flight explain, it was not; if it said how long to wait, twice that is a silence.
 func TestBlockage_Lull(t *testing.T) {
 	for _, tc := range []struct {
 		last, sent float64
@@ -126,7 +128,8 @@ func TestBlockage_Presumes(t *testing.T) {
 	}
 }
 
-// What a blockage cost is a third at least of what the last ones did, and costs nothing if the server did not say how long, or if two calls were lost.
+// What a blockage cost is a third at least of what the last ones did, and costs nothing if the server did not say how
+// long, or if two calls were lost.
 func TestBlockage_Price(t *testing.T) {
 	for _, tc := range []struct {
 		sent  float64

@@ -50,8 +50,9 @@ func TestCapacity_Raises(t *testing.T) {
 	equal(t, "after 300", c.capacity.limit, 9)
 }
 
-// Three rejections at the cap, and more than 2 % of the calls, lower it by what it was raised last, one at least. One is enough if the server says how long to wait.
-// Each time twice as many answers must come before more is tried: 16 times as many at most, or 64.
+// Three rejections at the cap, and more than 2 % of the calls, lower it by what it was raised last, one at least. One
+// is enough if the server says how long to wait. Each time twice as many answers must come before more is tried: 16
+// times as many at most, or 64.
 func TestCapacity_Lowers(t *testing.T) {
 	c := capped(20)
 	throttled(c, 2, false)
@@ -191,8 +192,8 @@ func TestCapacity_Agreement(t *testing.T) {
 	equal(t, "agreement", k.agreement(20), .5)
 }
 
-// Few rejections show a cap if accepted calls hardly ever have as many in flight: with probability 1 in 10,000, over four rounds of calls, and if
-// the number in flight varies by three.
+// Few rejections show a cap if accepted calls hardly ever have as many in flight: with probability 1 in 10,000, over
+// four rounds of calls, and if the number in flight varies by three.
 func TestCapacity_Rare(t *testing.T) {
 	play := func(low, high, above int, rejected int, pace float32) int {
 		var k capacity
@@ -246,8 +247,9 @@ func TestCapacity_Rare(t *testing.T) {
 	}
 }
 
-// A call that is rejected with as many others in flight as the first burst was granted shows a cap: as many at least if the server says how long to wait, four fifths
-// otherwise, and no more than an eighth above it, and those that end while the reply is on its way.
+// A call that is rejected with as many others in flight as the first burst was granted shows a cap: as many at least
+// if the server says how long to wait, four fifths otherwise, and no more than an eighth above it, and those that end
+// while the reply is on its way.
 func TestCapacity_Again(t *testing.T) {
 	for _, tc := range []struct {
 		name   string
@@ -282,7 +284,8 @@ func TestCapacity_Again(t *testing.T) {
 	}
 }
 
-// The server may say that it was because of the calls in flight: then three of them are enough, if it was not one of the first burst.
+// The server may say that it was because of the calls in flight: then three of them are enough, if it was not one of
+// the first burst.
 func TestCapacity_Named(t *testing.T) {
 	for _, tc := range []struct {
 		name   string

@@ -45,8 +45,8 @@ func TestChance_NearEachOther(t *testing.T) {
 	}
 }
 
-// Where a share of the calls is rejected by chance, that share counts for less: each call takes 2.5 times the share off the doubt,
-// and from 2 % on three rejections near each other, and not two, are no chance.
+// Where a share of the calls is rejected by chance, that share counts for less: each call takes 2.5 times the share
+// off the doubt, and from 2 % on three rejections near each other, and not two, are no chance.
 func TestChance_WhereItIsUsual(t *testing.T) {
 	for _, tc := range []struct {
 		share    float64
@@ -114,8 +114,8 @@ func TestChance_Near(t *testing.T) {
 	equal(t, "after 27", k.single, .002*.998)
 }
 
-// Where more than 6 single rejections in 1,000 calls were seen, a test of 200 calls begins: after 300 calls, and then after 4,000.
-// What is rejected in it is chance, but for 2 in 1,000 at most, which are none.
+// Where more than 6 single rejections in 1,000 calls were seen, a test of 200 calls begins: after 300 calls, and then
+// after 4,000. What is rejected in it is chance, but for 2 in 1,000 at most, which are none.
 func TestChance_Test(t *testing.T) {
 	for _, tc := range []struct {
 		single float64

@@ -6,8 +6,9 @@ import (
 	"time"
 )
 
-// Demand that holds the pace up is a call that came before its slot, and calls that used at least half of the slots of the last 16; a third in a search, and of the last four while
-// the pace goes back to what was accepted before a trouble.
+// Demand that holds the pace up is a call that came before its slot, and calls that used at least half of the slots of
+// the last 16; a third in a search, and of the last four while the pace goes back to what was accepted before a
+// trouble.
 func TestController_Saturated(t *testing.T) {
 	for _, tc := range []struct {
 		name     string
@@ -42,7 +43,8 @@ func TestController_Saturated(t *testing.T) {
 	}
 }
 
-// The mean cost follows a call, or what it took more than was thought, by a fiftieth; the mean time of an answer follows by a twentieth, and that of a rejection by a fifth.
+// The mean cost follows a call, or what it took more than was thought, by a fiftieth; the mean time of an answer
+// follows by a twentieth, and that of a rejection by a fifth.
 func TestController_Means(t *testing.T) {
 	c := New(Config{})
 	first := c.Started(0, 10, 0)
@@ -73,7 +75,8 @@ func TestConfig_Defaults(t *testing.T) {
 	equal(t, "pace", c.Belief().Pace, 1./60)
 }
 
-// Rejections are to be expected from nine tenths of the calls on that the pace keeps below the rate, and in a window when it is used up.
+// Rejections are to be expected from nine tenths of the calls on that the pace keeps below the rate, and in a window
+// when it is used up.
 func TestController_Expected(t *testing.T) {
 	for _, tc := range []struct {
 		phase Phase
@@ -103,7 +106,8 @@ func TestController_AtMax_Pace(t *testing.T) {
 	}
 }
 
-// A trial counts the rejected share of 64 calls. So many that a trial ends are four more than 15 %, or than half more than were rejected before.
+// A trial counts the rejected share of 64 calls. So many that a trial ends are four more than 15 %, or than half more
+// than were rejected before.
 func TestTrial_Excess(t *testing.T) {
 	for share, want := range map[float64]float64{0: 2 - .15, .1: 2 - .15, .2: 2 - .3} {
 		c := tracking(10)
@@ -180,8 +184,8 @@ func TestCycles_LookKeepsPoints(t *testing.T) {
 	equal(t, "looking", k.looking, 99)
 }
 
-// A bucket of 20 that gets 10/s, and was paused for 5 s, explains two cycles of different length, to two calls. Its rate is less than most, and more than what was accepted in any of
-// them that did not begin with a full bucket.
+// A bucket of 20 that gets 10/s, and was paused for 5 s, explains two cycles of different length, to two calls. Its
+// rate is less than most, and more than what was accepted in any of them that did not begin with a full bucket.
 func TestCycles_Common(t *testing.T) {
 	paused := func(took float64) *cycle {
 		granted := 20 + 10*(took-5)

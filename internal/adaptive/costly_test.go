@@ -38,8 +38,9 @@ func TestCostly_Pace(t *testing.T) {
 	}
 }
 
-// Another look is paid for by so many calls that the rejection costs a twentieth of the time; where only ever a group could
-// know, a fifth; twice as many if the first rejection was costly already; and no later than the time after which what was accepted before is tried.
+// Another look is paid for by so many calls that the rejection costs a twentieth of the time; where only ever a group
+// could know, a fifth; twice as many if the first rejection was costly already; and no later than the time after which
+// what was accepted before is tried.
 func TestCostly_Paid(t *testing.T) {
 	for _, tc := range []struct {
 		name   string
@@ -96,8 +97,9 @@ func endBan(c *Controller, got float64) {
 	c.costly.end(c, Call{sent: 40, cost: 1, before: got}, 30)
 }
 
-// After the first ban the lower bound is what was accepted in all of the time and the upper one the rejected pace. The rate is half of
-// that without the ban, but no more than half of what was accepted in a second; the pace stays for 1.3 times what was accepted, and 8 calls.
+// After the first ban the lower bound is what was accepted in all of the time and the upper one the rejected pace. The
+// rate is half of that without the ban, but no more than half of what was accepted in a second; the pace stays for 1.3
+// times what was accepted, and 8 calls.
 func TestCostly_FirstBan(t *testing.T) {
 	for _, tc := range []struct {
 		name                  string
@@ -142,9 +144,10 @@ func TestCostly_Price(t *testing.T) {
 	equal(t, "price", c.costly.price, 70)
 }
 
-// A later ban moves one bound. If the pace was that of the rate for so long that this was accepted, the rate is the lower bound, and
-// the upper one the rejected pace, 5 % more at least. Else the pace is the upper bound, and the lower one falls to seven tenths
-// of it if it is near. After two bans of which nearly nothing was accepted it is half at most.
+// A later ban moves one bound. If the pace was that of the rate for so long that this was accepted, the rate is the
+// lower bound, and the upper one the rejected pace, 5 % more at least. Else the pace is the upper bound, and the lower
+// one falls to seven tenths of it if it is near. After two bans of which nearly nothing was accepted it is half at
+// most.
 func TestCostly_Narrow(t *testing.T) {
 	for _, tc := range []struct {
 		name                   string
@@ -176,8 +179,8 @@ func TestCostly_Narrow(t *testing.T) {
 	}
 }
 
-// A rate between the bounds that two cycles or the bucket of a crowd have shown is believed, less half of its error, and kept until
-// a tenth of the time pays for a rejection.
+// A rate between the bounds that two cycles or the bucket of a crowd have shown is believed, less half of its error,
+// and kept until a tenth of the time pays for a rejection.
 func TestCostly_NarrowByAFit(t *testing.T) {
 	c := bounding(10, 5, 30)
 	c.cycles.found = fit{9, .04}
@@ -233,9 +236,9 @@ func TestCostly_Looked(t *testing.T) {
 	}
 }
 
-// If rejections are costly from the first, 16 calls must have been accepted to say anything: then the rate is three quarters of the pace, and
-// the lower bound half of it. Before it is the mean of both bounds, and of nothing a quarter of the pace of a search. The pace stays ten times as
-// long as it would take to gain what a rejection costs.
+// If rejections are costly from the first, 16 calls must have been accepted to say anything: then the rate is three
+// quarters of the pace, and the lower bound half of it. Before it is the mean of both bounds, and of nothing a quarter
+// of the pace of a search. The pace stays ten times as long as it would take to gain what a rejection costs.
 func TestCostly_Patiently(t *testing.T) {
 	for _, tc := range []struct{ got, mean, rate, low, hold float64 }{
 		{.5, .01, 1.25, 0, 10 * 30 * 1.25 / 15},

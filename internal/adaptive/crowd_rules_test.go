@@ -2,7 +2,8 @@ package adaptive
 
 import "testing"
 
-// burst returns a controller without a pace whose calls started at 0, that was rejected at an instant, after so much was accepted.
+// burst returns a controller without a pace whose calls started at 0, that was rejected at an instant, after so much
+// was accepted.
 func burst(at, granted float64) *Controller {
 	c := New(Config{Unlimited: true})
 	c.Started(0, 1, 0)
@@ -12,8 +13,8 @@ func burst(at, granted float64) *Controller {
 	return c
 }
 
-// After the first rejection of a crowd the search begins at half of the first pace, 10/s. If calls were accepted for more than ten seconds,
-// it is at least at half of what was accepted.
+// After the first rejection of a crowd the search begins at half of the first pace, 10/s. If calls were accepted for
+// more than ten seconds, it is at least at half of what was accepted.
 func TestCrowd_Begins(t *testing.T) {
 	for _, tc := range []struct{ at, granted, want float64 }{{1, 1000, 10}, {10, 1000, 10}, {10.5, 1050, 50}, {12, 1, 10}} {
 		c := burst(tc.at, tc.granted)
@@ -30,9 +31,9 @@ func TestCrowd_Begins(t *testing.T) {
 	}
 }
 
-// A silence of a tenth of a second, and as long as half of the time until its end, shows the rate: 85 % of what was accepted. Where the
-// server says how long to wait, and calls take amounts of another unit, too, 75 %. Fewer than four calls show nothing, nor does a silence in which
-// no poll was rejected.
+// A silence of a tenth of a second, and as long as half of the time until its end, shows the rate: 85 % of what was
+// accepted. Where the server says how long to wait, and calls take amounts of another unit, too, 75 %. Fewer than four
+// calls show nothing, nor does a silence in which no poll was rejected.
 func TestCrowd_Silence(t *testing.T) {
 	for _, tc := range []struct {
 		name              string
@@ -106,8 +107,8 @@ func TestCrowd_Places(t *testing.T) {
 	}
 }
 
-// The bucket that the burst has emptied explains a cycle at one rate, to half a call. That is believed if it is half more than a window would
-// have granted, and if half a call changes it by no more than half.
+// The bucket that the burst has emptied explains a cycle at one rate, to half a call. That is believed if it is half
+// more than a window would have granted, and if half a call changes it by no more than half.
 func TestCrowd_Explains(t *testing.T) {
 	for _, tc := range []struct {
 		name  string
@@ -141,8 +142,9 @@ func TestCrowd_Explains(t *testing.T) {
 	}
 }
 
-// A silence after a crowd has cost as many calls as the pace would have made, but no more than it was granted before, if it was shorter than ten
-// seconds. One that was granted three calls has lost nothing, unless the silence is longer and was not announced.
+// A silence after a crowd has cost as many calls as the pace would have made, but no more than it was granted before,
+// if it was shorter than ten seconds. One that was granted three calls has lost nothing, unless the silence is longer
+// and was not announced.
 func TestCrowd_Lost(t *testing.T) {
 	for _, tc := range []struct {
 		granted, blocked float64
@@ -157,8 +159,8 @@ func TestCrowd_Lost(t *testing.T) {
 	}
 }
 
-// The bursts of windows that begin with the first call end after 1, 10 and 60 s, and a poll comes 20 ms later. In a group only the first is
-// asked for, and one that ended just now is not: by a tenth, or a second.
+// The bursts of windows that begin with the first call end after 1, 10 and 60 s, and a poll comes 20 ms later. In a
+// group only the first is asked for, and one that ended just now is not: by a tenth, or a second.
 func TestCrowd_Ends(t *testing.T) {
 	for _, tc := range []struct {
 		at    float64

@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// The first rejection after a search has a full bucket in what was accepted, so seven tenths of that are a guess. The last 15 s, or up to 30, are
-// what was accepted lately.
+// The first rejection after a search has a full bucket in what was accepted, so seven tenths of that are a guess. The
+// last 15 s, or up to 30, are what was accepted lately.
 func TestLedger_Rates(t *testing.T) {
 	var l ledger
 	l.begin(1)
@@ -38,8 +38,8 @@ func TestLedger_Blocked(t *testing.T) {
 	equal(t, "low", low, 0)
 }
 
-// A slope goes back to an empty point that is enough calls away, but not to before a change: what was accepted since then, and one call,
-// bounds it.
+// A slope goes back to an empty point that is enough calls away, but not to before a change: what was accepted since
+// then, and one call, bounds it.
 func TestLedger_Slope(t *testing.T) {
 	for _, tc := range []struct {
 		marks  []point
@@ -65,8 +65,8 @@ func TestLedger_Slope(t *testing.T) {
 	}
 }
 
-// One rejection does not take the rate below two fifths of what was accepted lately. If the same was accepted three times, and oftener, it is seven tenths of that
-// for each.
+// One rejection does not take the rate below two fifths of what was accepted lately. If the same was accepted three
+// times, and oftener, it is seven tenths of that for each.
 func TestController_Least(t *testing.T) {
 	for lows, want := range map[int]float64{0: 4, 2: 4, 3: 2.8, 5: 4 * .343} {
 		c := tracking(10)
@@ -101,8 +101,8 @@ func estimated(low, pace float64, change func(c *Controller)) *Controller {
 	return c
 }
 
-// A rejection where one was to be expected leads to the middle of what was accepted and the rejected pace, an early one to their geometric mean, and that of a
-// search to what was accepted; within bounds.
+// A rejection where one was to be expected leads to the middle of what was accepted and the rejected pace, an early
+// one to their geometric mean, and that of a search to what was accepted; within bounds.
 func TestController_Estimate(t *testing.T) {
 	expected := func(c *Controller) { c.pace.calls = c.pace.span }
 	search := func(c *Controller) { c.phase = Searching }
@@ -133,7 +133,8 @@ func TestController_Estimate(t *testing.T) {
 	}
 }
 
-// Where each rejection costs a pause, what an early one has shown is confirmed by two others at the same rate, and may be 1 % too low.
+// Where each rejection costs a pause, what an early one has shown is confirmed by two others at the same rate, and may
+// be 1 % too low.
 func TestController_Estimate_Shown(t *testing.T) {
 	for _, tc := range []struct {
 		low, price float64
@@ -172,7 +173,8 @@ func TestController_Estimate_Bounding(t *testing.T) {
 	equal(t, "rate", c.pace.rate, 6)
 }
 
-// Until a call is accepted again, the server accepts what it can: three rejections in a quarter of a second bound the rate, two may be chance.
+// Until a call is accepted again, the server accepts what it can: three rejections in a quarter of a second bound the
+// rate, two may be chance.
 func TestController_Refine(t *testing.T) {
 	for _, tc := range []struct {
 		name   string

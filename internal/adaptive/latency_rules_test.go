@@ -25,8 +25,8 @@ func TestLatency_Size(t *testing.T) {
 	}
 }
 
-// A round ends when all of its calls are back, or if half of them are and twice as many others, 64 at least. Its latency is the mean of those
-// that were served, and one of a straggler counts as six times the normal one.
+// A round ends when all of its calls are back, or if half of them are and twice as many others, 64 at least. Its
+// latency is the mean of those that were served, and one of a straggler counts as six times the normal one.
 func TestLatency_Round(t *testing.T) {
 	play := func(c *Controller, own, others int, took float64) {
 		l := &c.latency
@@ -60,8 +60,8 @@ func TestLatency_Round(t *testing.T) {
 	}
 }
 
-// The normal latency is the mean of the first 64 calls that had few in flight, or were not half as slow again. Later it falls by a fifth of the difference, and
-// rises by 0.3 % a round.
+// The normal latency is the mean of the first 64 calls that had few in flight, or were not half as slow again. Later
+// it falls by a fifth of the difference, and rises by 0.3 % a round.
 func TestLatency_Base(t *testing.T) {
 	for _, tc := range []struct {
 		name            string
@@ -87,8 +87,8 @@ func TestLatency_Base(t *testing.T) {
 	}
 }
 
-// A server is slow because of the calls in flight if it takes half as long again, with four of them, and 20 ms more. Then as many may be in flight as take the normal
-// time, and 15 % more.
+// A server is slow because of the calls in flight if it takes half as long again, with four of them, and 20 ms more.
+// Then as many may be in flight as take the normal time, and 15 % more.
 func TestLatency_Cuts(t *testing.T) {
 	for _, tc := range []struct {
 		name           string
@@ -128,8 +128,8 @@ func TestLatency_Cuts(t *testing.T) {
 	equal(t, "rate", c.pace.rate, 200)
 }
 
-// A bound that holds calls back falls by 7 % if they take a fifth longer than normal, and rises if they take 12 % longer at most. One that does not, although fewer than half
-// of it are in flight, rises by half.
+// A bound that holds calls back falls by 7 % if they take a fifth longer than normal, and rises if they take 12 %
+// longer at most. One that does not, although fewer than half of it are in flight, rises by half.
 func TestLatency_Moves(t *testing.T) {
 	for _, tc := range []struct {
 		name     string
@@ -152,8 +152,8 @@ func TestLatency_Moves(t *testing.T) {
 	}
 }
 
-// While a lower bound is on trial, and 15 % fewer calls are in flight, they must take 12 % less. Otherwise the server is slow by itself: that is normal now, and 30 % more than before may
-// be in flight.
+// While a lower bound is on trial, and 15 % fewer calls are in flight, they must take 12 % less. Otherwise the server
+// is slow by itself: that is normal now, and 30 % more than before may be in flight.
 func TestLatency_Trial(t *testing.T) {
 	for _, tc := range []struct {
 		name         string
@@ -179,7 +179,8 @@ func TestLatency_Trial(t *testing.T) {
 	}
 }
 
-// A look comes after four rounds in which the bound holds calls back, eight of a cap; if eight calls are in flight, and take six times what the quickest one did.
+// A look comes after four rounds in which the bound holds calls back, eight of a cap; if eight calls are in flight,
+// and take six times what the quickest one did.
 func TestLatency_Looks(t *testing.T) {
 	for _, tc := range []struct {
 		name     string
@@ -211,8 +212,9 @@ func TestLatency_Looks(t *testing.T) {
 	}
 }
 
-// A look shows that fewer calls are served faster if 95 % as many are served per second as in the best round before; of a cap half more. Otherwise the bound is what it was, and the next look
-// comes after twice as many rounds, 256 at most. One that is not used for three rounds ends.
+// A look shows that fewer calls are served faster if 95 % as many are served per second as in the best round before;
+// of a cap half more. Otherwise the bound is what it was, and the next look comes after twice as many rounds, 256 at
+// most. One that is not used for three rounds ends.
 func TestLatency_Looked(t *testing.T) {
 	for _, tc := range []struct {
 		name   string

@@ -15,7 +15,8 @@ func shared(part float64, n int64) *Controller {
 	return c
 }
 
-// A process counts a call of its own as all that it stands for, has a thousandth of the limit at least, and an equal part when it asks whether a server accepts again.
+// A process counts a call of its own as all that it stands for, has a thousandth of the limit at least, and an equal
+// part when it asks whether a server accepts again.
 func TestSharing_Scale(t *testing.T) {
 	s := shared(.25, 4).sharing
 	equal(t, "whole", s.whole(3), 12)
@@ -42,7 +43,8 @@ func TestSharing_Scale(t *testing.T) {
 	equal(t, "asking, alone", s.asking(.1), .1)
 }
 
-// Others should not call while rejections are costly, or a server is asked with gaps of more than two seconds: until three quarters of a second after the next poll, and two rejections.
+// Others should not call while rejections are costly, or a server is asked with gaps of more than two seconds: until
+// three quarters of a second after the next poll, and two rejections.
 func TestController_BlocksOthers(t *testing.T) {
 	for _, tc := range []struct {
 		name  string
@@ -160,7 +162,8 @@ func TestPeer_Due_Soon(t *testing.T) {
 	}
 }
 
-// A process wants a quarter more than it used, of which 70 % are left after each report without a call; and no more than a quarter above its own maximum.
+// A process wants a quarter more than it used, of which 70 % are left after each report without a call; and no more
+// than a quarter above its own maximum.
 func TestPeer_Wants(t *testing.T) {
 	p := NewPeer("a")
 	p.Report(0, nil, 0, 0, true)

@@ -72,7 +72,8 @@ func TestService_Wait(t *testing.T) {
 	equal(t, "the longest wait counts", s.asked, 7)
 }
 
-// Once the pace is back at nine tenths for more than ten seconds, or a third of the trouble, and half of that was accepted, the trouble is over.
+// Once the pace is back at nine tenths for more than ten seconds, or a third of the trouble, and half of that was
+// accepted, the trouble is over.
 func TestService_Over(t *testing.T) {
 	for _, tc := range []struct {
 		name         string

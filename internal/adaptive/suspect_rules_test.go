@@ -49,8 +49,8 @@ func TestSuspect_Past(t *testing.T) {
 	}
 }
 
-// The mean cost follows a call by a twentieth. A rejected call of m times the mean makes its unit so many times as likely, one of nothing a tenth, once eight calls were made;
-// and of earlier evidence 97 % stay.
+// The mean cost follows a call by a twentieth. A rejected call of m times the mean makes its unit so many times as
+// likely, one of nothing a tenth, once eight calls were made; and of earlier evidence 97 % stay.
 func TestSuspect_Size(t *testing.T) {
 	var m Suspect
 	m.Started(0, 10)
@@ -65,7 +65,8 @@ func TestSuspect_Size(t *testing.T) {
 	}
 }
 
-// A unit that is used at its bound is as likely as one of which nothing is known; at half of it a sixteenth, and at twice it 16 times, but no more than e³.
+// A unit that is used at its bound is as likely as one of which nothing is known; at half of it a sixteenth, and at
+// twice it 16 times, but no more than e³.
 func TestSuspect_Pressure(t *testing.T) {
 	for _, tc := range []struct{ use, high, proved, want float64 }{
 		{10, 10, 0, 0}, {5, 10, 0, 4 * math.Log(.5)}, {12, 10, 0, 4 * math.Log(1.2)}, {12, 10, 12, 0}, {1, 10, 0, -3}, {100, 10, 0, 3}, {0, 10, 0, 0}, {5, 0, 0, 0},
@@ -121,7 +122,8 @@ func TestBlame_Convicts(t *testing.T) {
 	}
 }
 
-// The first accusation without a time may be chance. Another within 25 calls is none, and the controller begins at what its unit was used.
+// The first accusation without a time may be chance. Another within 25 calls is none, and the controller begins at
+// what its unit was used.
 func TestSuspect_Accuse(t *testing.T) {
 	for _, tc := range []struct {
 		later float64

@@ -13,8 +13,8 @@ func windowed(count, length float64) *Controller {
 	return c
 }
 
-// Two cycles in a row that were accepted the same, to 6 % and two calls, are a window if their paces differ by 15 %. Fewer than 16 calls must be equal, and twice so, and
-// fewer than eight are equal by chance.
+// Two cycles in a row that were accepted the same, to 6 % and two calls, are a window if their paces differ by 15 %.
+// Fewer than 16 calls must be equal, and twice so, and fewer than eight are equal by chance.
 func TestWindow_Fits(t *testing.T) {
 	for _, tc := range []struct {
 		name        string
@@ -61,7 +61,8 @@ func TestWindow_Fits(t *testing.T) {
 	}
 }
 
-// A cycle that is three times as long as the one before was prolonged by an incident: the window has the shortest usual length that fits that one.
+// A cycle that is three times as long as the one before was prolonged by an incident: the window has the shortest
+// usual length that fits that one.
 func TestWindow_Prolonged(t *testing.T) {
 	for took, want := range map[float64]float64{24: 15, 26: 77} {
 		c := tracking(10)
@@ -119,7 +120,8 @@ func TestWindow_Pass(t *testing.T) {
 	}
 }
 
-// A window of which nothing was accepted has begun when the first call is, if that is later than a tenth of it. Three in a row are none: its rate is half.
+// A window of which nothing was accepted has begun when the first call is, if that is later than a tenth of it. Three
+// in a row are none: its rate is half.
 func TestWindow_Resume(t *testing.T) {
 	for _, tc := range []struct{ used, sent, from float64 }{{12, 130, 130}, {12.1, 130, 100}, {0, 106, 106}, {0, 105.9, 100}} {
 		c := windowed(100, 60)
@@ -162,7 +164,8 @@ func TestWindow_Longer(t *testing.T) {
 	}
 }
 
-// Of a window that slides, a few calls are accepted after it has rejected some: a tenth of it must have been used, and two calls, and its end be more than a tenth away.
+// Of a window that slides, a few calls are accepted after it has rejected some: a tenth of it must have been used, and
+// two calls, and its end be more than a tenth away.
 func TestWindow_Slides(t *testing.T) {
 	for _, tc := range []struct {
 		used, sent float64
@@ -177,7 +180,8 @@ func TestWindow_Slides(t *testing.T) {
 	}
 }
 
-// A window that is used up to nine tenths is asked for when the next begins: 10 ms after it, and half of what a rejection takes. Otherwise no later than that.
+// A window that is used up to nine tenths is asked for when the next begins: 10 ms after it, and half of what a
+// rejection takes. Otherwise no later than that.
 func TestWindow_Poll(t *testing.T) {
 	for _, tc := range []struct {
 		used, next, refusal, want float64
@@ -201,8 +205,8 @@ func TestWindow_Poll(t *testing.T) {
 	equal(t, "a tenth of it was accepted, so it has begun", c.window.poll(c, 103, 130), 130)
 }
 
-// After two full windows in a row that began when they should, one that seems longer was an incident. More is tried at most every 16 windows, and after four windows in
-// a row of which less was accepted it is something else.
+// After two full windows in a row that began when they should, one that seems longer was an incident. More is tried at
+// most every 16 windows, and after four windows in a row of which less was accepted it is something else.
 func TestWindow_Wrong(t *testing.T) {
 	c := windowed(100, 60)
 	w := &c.window
