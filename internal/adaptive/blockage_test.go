@@ -204,3 +204,25 @@ func TestController_block_NextCall(t *testing.T) {
 	c.block(2, Call{sent: 1.9, cost: 1, before: 15, pace: 10}, point{at: 1.9, granted: 15, sent: 15}, true)
 	equal(t, "after a pause", c.next, 7)
 }
+
+// A process whose peers are accepted asks with the same gap ten times, and then it is banned alone.
+func TestBlockage_Turns(t *testing.T) {
+	for polls, want := range map[int]float64{9: 1, 10: 2} { // before this one
+		c := rejected()
+		c.sharing.peers, c.blockage.polls, c.blockage.gap, c.blockage.quiet = 2, polls, 1, 1
+		c.blockage.again(c, 2, Call{sent: 2, cost: 1, before: 1000})
+		equal(t, "gap", c.blockage.gap, want)
+	}
+}
+
+// Half of a silence of more than 75 s is tried after two blockages that one poll has ended, after 32 at most if it was
+// too short before.
+func TestShorter_Begins(t *testing.T) {
+	for _, tc := range []struct {
+		enough, fails int
+		quiet, want   float64
+	}{{9, 0, 75, 75}, {9, 0, 76, 38}, {2, 0, 80, 40}, {1, 0, 80, 80}, {32, 4, 80, 40}, {32, 9, 80, 40}, {31, 9, 80, 80}} {
+		s := shorter{enough: tc.enough, fails: tc.fails}
+		equal(t, "silence", s.begins(tc.quiet), tc.want)
+	}
+}

@@ -68,6 +68,12 @@ func TestChance_WhereItIsUsual(t *testing.T) {
 			t.Errorf("%v of the calls, %d calls later, expected %t: chance %t, want %t", tc.share, tc.calls, tc.expected, got, tc.want)
 		}
 	}
+	for share, want := range map[float64]bool{.0021: true, .0019: false} {
+		k := chance{share: share}
+		if k.init(); k.may(true, false) != want {
+			t.Errorf("where %v are, a rejection that was to be expected is chance: %t, want %t", share, !want, want)
+		}
+	}
 	k := chance{share: .021, doubt: 1.3}
 	if k.init(); k.may(false, false) {
 		t.Error("a doubt of 2.3 is chance")

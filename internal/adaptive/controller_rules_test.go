@@ -204,3 +204,13 @@ func TestCycles_Common(t *testing.T) {
 		t.Errorf("a cycle that began with a full bucket bounds the rate: %v", full.mean())
 	}
 }
+
+// A trial begins if the rate has sunk to less than 85 %.
+func TestTrial_Sunk(t *testing.T) {
+	for low, want := range map[float64]bool{17.1: false, 16.9: true} {
+		r := trial{top: 20, low: 17.2, sunk: 5, calls: 100}
+		if r.lesson(tracking(10), low); r.on != want {
+			t.Errorf("from 20 to %v: a trial %t", low, r.on)
+		}
+	}
+}

@@ -129,11 +129,13 @@ func TestCostly_FirstBan(t *testing.T) {
 		equal(t, tc.name+", rate", c.pace.rate, tc.rate)
 		equal(t, tc.name+", price", c.costly.price, 30)
 	}
-	short := tracking(10)
-	short.blockage.crowd, short.costly.start.at = true, 9
-	short.blockage.from, short.blockage.pace = point{at: 10, granted: 160}, 12
-	short.costly.end(short, Call{sent: 30, cost: 1, before: 160}, 20)
-	equal(t, "after 20 s a window is soon found anyway", short.pace.rate, 160./21*.98)
+	for blocked, want := range map[float64]float64{20: .98 * 160 / 31, 21: 20} { // after 20 s a window is soon found anyway
+		c := tracking(10)
+		c.blockage.crowd, c.costly.start.at = true, 9
+		c.blockage.from, c.blockage.pace = point{at: 10, granted: 160}, 12
+		c.costly.end(c, Call{sent: 40, cost: 1, before: 160}, blocked)
+		equal(t, "rate", c.pace.rate, max(want, .98*160/31))
+	}
 }
 
 // The price of a ban falls by three tenths at each that is shorter.

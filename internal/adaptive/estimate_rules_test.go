@@ -124,7 +124,7 @@ func TestController_Estimate(t *testing.T) {
 		{"85 % of its pace", 95, 100, search, 85, .025},
 		{"a quarter of it", 2, 100, search, 25, .25},
 		{"without a pace: four times what was accepted", 9, 1000, func(c *Controller) { c.phase = Capped }, 9, .25},
-		{"a fit", 4, 9, func(c *Controller) { c.cycles.found, c.costly.price = fit{5, .08}, .3 }, 4.8, .08},
+		{"a fit", 4, 9, func(c *Controller) { c.cycles.found, c.costly.price = fit{5, .08}, .21 }, 4.8, .08},
 		{"a fit where a rejection costs nothing", 4, 9, func(c *Controller) { c.cycles.found, c.costly.price = fit{5, .08}, .2 }, 6, .25},
 	} {
 		c := estimated(tc.low, tc.pace, tc.change)
@@ -141,7 +141,7 @@ func TestController_Estimate_Shown(t *testing.T) {
 		shows      int
 		want       float64
 	}{
-		{9, .3, 0, 9.09}, {9, .3, 1, 9.09}, {9, .3, 2, 10}, {9, .2, 0, 10}, {8, .3, 0, 9.5}, {8.2, .3, 0, 9.09}, {9.5, .3, 0, 1.01 * 9.5}, {9.6, .3, 0, 10.3},
+		{9, .21, 0, 9.09}, {9, .3, 1, 9.09}, {9, .3, 2, 10}, {9, .2, 0, 10}, {8, .3, 0, 9.5}, {8.2, .3, 0, 9.09}, {9.5, .3, 0, 1.01 * 9.5}, {9.6, .3, 0, 10.3},
 	} {
 		c := estimated(tc.low, 11, func(c *Controller) {
 			c.pace.calls, c.costly.price = c.pace.span, tc.price

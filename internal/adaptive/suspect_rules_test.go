@@ -145,3 +145,14 @@ func TestSuspect_Accuse(t *testing.T) {
 		}
 	}
 }
+
+// What one cycle says counts for a half at most.
+func TestCompare_Most(t *testing.T) {
+	unit := func(sent float64) Candidate {
+		return Candidate{Suspect: &Suspect{at: 20, sent: sent, calls: 40, empty: mark{10, 40, 20}, rate: 5}}
+	}
+	units := []Candidate{unit(90), unit(900)}
+	compare(20*time.Second, units)
+	equal(t, "the same was accepted", units[0].odds, .5)
+	equal(t, "more was", units[1].odds, -.5)
+}

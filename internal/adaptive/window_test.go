@@ -240,3 +240,14 @@ func TestWindow_Wrong(t *testing.T) {
 	w.next(c)
 	equal(t, "a window is full to half a call, and more is tried", w.extra, 1)
 }
+
+// Four calls that are accepted after others of their window were rejected show that it slides.
+func TestWindow_SlidesFourTimes(t *testing.T) {
+	for slides, want := range map[int]Phase{2: Windowed, 3: Tracking} { // before this one
+		c := windowed(100, 60)
+		c.window.used, c.window.denied, c.window.slides = 50, true, slides
+		if c.window.resume(c, Call{sent: 120, cost: 1}); c.phase != want {
+			t.Errorf("after %d: %v, want %v", slides+1, c.phase, want)
+		}
+	}
+}
