@@ -27,15 +27,20 @@ import (
 	"math/rand/v2"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 )
 
 func main() {
-	if err := run(os.Args[1:], os.Stdout); err != nil {
+	// An interrupt ends it as well, without leaving files behind.
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := run(ctx, os.Args[1:], os.Stdout); err != nil {
 		fmt.Fprintln(os.Stderr, "mutants:", err)
 		os.Exit(1)
 	}
@@ -71,7 +76,7 @@ type turn struct {
 	took  float64
 }
 
-func run(args []string, out io.Writer) error {
+func run(ctx context.Context, args []string, out io.Writer) error {
 	flags := flag.NewFlagSet("mutants", flag.ContinueOnError)
 	h := hunt{}
 	n := flags.Int("n", 0, "so many `mutants` of each kind, drawn at random; 0: all")
@@ -115,10 +120,13 @@ func run(args []string, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	if err := h.order(binary); err != nil {
+	if err := h.order(ctx, binary); err != nil {
 		return err
 	}
-	killed := h.hunt(binary)
+	killed := h.hunt(ctx, binary)
+	if err := ctx.Err(); err != nil {
+		return err
+	}
 	report(out, h.all, killed)
 	for _, kind := range []string{operators, numbers} {
 		if share, made := share(h.all, killed, kind); made > 0 && share < *goals[kind] {
@@ -180,14 +188,14 @@ func (h *hunt) build(p *program) (string, error) {
 }
 
 // hunt reports which mutants are killed.
-func (h *hunt) hunt(binary string) []bool {
+func (h *hunt) hunt(ctx context.Context, binary string) []bool {
 	killed := make([]bool, len(h.all))
 	next := make(chan int)
 	var hunters sync.WaitGroup
 	for range h.at {
 		hunters.Go(func() {
 			for i := range next {
-				killed[i] = h.kills(binary, h.all[i])
+				killed[i] = ctx.Err() == nil && h.kills(ctx, binary, h.all[i])
 			}
 		})
 	}
@@ -200,8 +208,8 @@ func (h *hunt) hunt(binary string) []bool {
 }
 
 // order runs all tests without a mutant, and orders them.
-func (h *hunt) order(binary string) error {
-	text, err := h.test(binary, mutant{}, 10*60, "-test.v", "-test.skip", "^"+noBehavior)
+func (h *hunt) order(ctx context.Context, binary string) error {
+	text, err := h.test(ctx, binary, mutant{}, 10*60, "-test.v", "-test.skip", "^"+noBehavior)
 	if err != nil {
 		return fmt.Errorf("the tests fail without a mutant: %w\n%s", err, text)
 	}
@@ -239,13 +247,13 @@ func inTurns(text string) []turn {
 }
 
 // kills reports whether the tests fail with a mutant.
-func (h *hunt) kills(binary string, m mutant) bool {
+func (h *hunt) kills(ctx context.Context, binary string, m mutant) bool {
 	for _, t := range h.turns {
 		if len(t.tests) == 0 {
 			continue
 		}
 		most := leastTime + int(mostTimes*t.took)
-		if _, err := h.test(binary, m, most, "-test.failfast", "-test.run", "^("+strings.Join(t.tests, "|")+")$"); err != nil {
+		if _, err := h.test(ctx, binary, m, most, "-test.failfast", "-test.run", "^("+strings.Join(t.tests, "|")+")$"); err != nil {
 			return true
 		}
 	}
@@ -253,8 +261,8 @@ func (h *hunt) kills(binary string, m mutant) bool {
 }
 
 // test runs tests with a mutant, which may take so many seconds of the processor.
-func (h *hunt) test(binary string, m mutant, most int, args ...string) (text string, err error) {
-	ctx, cancel := context.WithTimeout(context.Background(), asleep)
+func (h *hunt) test(ctx context.Context, binary string, m mutant, most int, args ...string) (text string, err error) {
+	ctx, cancel := context.WithTimeout(ctx, asleep)
 	defer cancel()
 	limited := fmt.Sprintf(`ulimit -t %d && exec "$0" "$@"`, most)
 	c := exec.CommandContext(ctx, "sh", append([]string{"-c", limited, binary}, args...)...)

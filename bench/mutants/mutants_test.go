@@ -52,11 +52,11 @@ func TestHunt(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := h.order(binary); err != nil {
+	if err := h.order(t.Context(), binary); err != nil {
 		t.Fatal(err)
 	}
 	var got, want []string
-	for i, killed := range h.hunt(binary) {
+	for i, killed := range h.hunt(t.Context(), binary) {
 		m := h.all[i]
 		got = append(got, fmt.Sprintf("%s %s becomes %s: killed %t", m.kind, m.was, m.is, killed))
 	}
@@ -77,7 +77,7 @@ func TestRun_Goals(t *testing.T) {
 	var out bytes.Buffer
 	few := []string{"-package", tiny, "-operators", "50", "-numbers"}
 	ids := []string{"-ids", idsOf(t, "pause = 2", "most = 4", "/", "&&")}
-	if err := run(slices.Concat(few, []string{"50"}, ids), &out); err != nil {
+	if err := run(t.Context(), slices.Concat(few, []string{"50"}, ids), &out); err != nil {
 		t.Errorf("half of both are killed: %v", err)
 	}
 	for _, line := range []string{"| all | 2 | 50 % | 2 | 50 % |", "tiny.go:9: pause = 2 becomes 3", "tiny.go:35: / becomes *"} {
@@ -88,10 +88,10 @@ func TestRun_Goals(t *testing.T) {
 	if strings.Contains(out.String(), "most = 4") {
 		t.Errorf("a killed mutant is listed:\n%s", &out)
 	}
-	if err := run(slices.Concat(few, []string{"51"}, ids), &out); err == nil || !strings.Contains(err.Error(), "numbers") {
+	if err := run(t.Context(), slices.Concat(few, []string{"51"}, ids), &out); err == nil || !strings.Contains(err.Error(), "numbers") {
 		t.Errorf("half of the numbers is enough for 51 %%: %v", err)
 	}
-	if err := run([]string{"-package", tiny, "nosuchfile.go"}, &out); err == nil {
+	if err := run(t.Context(), []string{"-package", tiny, "nosuchfile.go"}, &out); err == nil {
 		t.Error("no error for a file that is not there")
 	}
 	left, err := os.ReadDir(temp)
