@@ -214,13 +214,13 @@ func TestCostly_NarrowInAGroup(t *testing.T) {
 	equal(t, "rate", c.pace.rate, .99*11.6)
 }
 
-// A look shows the rate at which the bucket explains it. Up to a tenth more is what looks differ by, and 98 % of it are believed;
-// more is a server that has become faster, and 95 % are.
+// A look shows the rate at which the bucket explains it. Up to a tenth more is what looks differ by; more is a server
+// that has become faster. 99 % of it are believed.
 func TestCostly_Looked(t *testing.T) {
 	for _, tc := range []struct{ granted, rate, high, hold float64 }{
 		{10*10 + 20, 10, 14, 100},           // nothing new
-		{10*10.8 + 20, .98 * 10.8, 14, 100}, // a little faster
-		{10*11.2 + 20, .95 * 11.2, 14, 30 * .95 * 11.2 / .1},
+		{10*10.8 + 20, .99 * 10.8, 14, 100}, // a little faster
+		{10*11.2 + 20, .99 * 11.2, 14, 30 * .99 * 11.2 / .1},
 	} {
 		c := bounding(10, 8, 30)
 		k := &c.costly
