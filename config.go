@@ -20,7 +20,9 @@ type Config struct {
 	// Name is the name of the gate in errors, Stats and Events.
 	Name string
 
-	// Concurrency is the most calls in flight. 0 means no limit.
+	// Concurrency is the most calls in flight. 0 means no limit: a gate without a Rate and a Parent, too, then starts its
+	// first burst in steps, unless it must not learn. 32 calls start at once, one more for each answer, and twice as
+	// many every 100 ms without one, until 32 were answered.
 	Concurrency int64
 
 	// ConcurrencyUnit is the unit of Concurrency. Empty means Calls.
@@ -153,6 +155,12 @@ func newGate(cfg Config) (*Gate, error) {
 	g.ways.setAccount(g)
 	begin := g.queue.Time(0)
 	g.clock = begin.Sub(begin.Truncate(time.Hour))
+	if cfg.Parent == nil && cfg.Concurrency == 0 && !g.adaptive.Disabled && !g.adaptive.searches() && !g.given.any() {
+		g.queue.Lock()
+		g.opening = newOpening()
+		g.answersCount.Store(true)
+		g.queue.Unlock()
+	}
 	if g.adaptive.searches() {
 		g.queue.Lock() // calls that leave without the lock are not seen
 		g.search()

@@ -666,7 +666,7 @@ func TestAttempts_Move_NotAccepted(t *testing.T) {
 	for _, search := range []bool{false, true} {
 		learned := func(moved int) (l sluice.Learned) {
 			synctest.Test(t, func(t *testing.T) {
-				host := must(sluice.New(sluice.Config{Name: "host", Adaptive: sluice.Adaptive{Search: search, Start: sluice.PerSecond(1000)}}))
+				host := must(sluice.New(sluice.Config{Name: "host", Concurrency: 40, Adaptive: sluice.Adaptive{Search: search, Start: sluice.PerSecond(1000)}}))
 				part := must(partOf(host))
 				end := func(err error, move bool) func() {
 					a := sluice.NewRetryLoop(host, sluice.RetryPolicy{})

@@ -258,6 +258,9 @@ func (l *learner) forecast(p prospect) (o outlook) {
 // 17 % with a half, and by 13 % with a third.
 const boundingLasts = 1. / 3
 
+// nearlyThrottled is the share of a pace that was throttled from which one does not last.
+const nearlyThrottled = .95
+
 // forecast adds the limits of one unit to o.
 func (b *belief) forecast(p prospect, o *outlook) {
 	known := b.controller.Belief()
@@ -273,8 +276,9 @@ func (b *belief) forecast(p prospect, o *outlook) {
 			pace = min(pace, known.Rate*share) // a faster one is for a moment
 		}
 	case adaptive.Bounding:
-		// Throttled calls and a wait follow a pace that is too high. One that has lasted is not.
-		if low := known.Proven * share; 0 < low && low < pace && p.now-known.Changed < known.Pause {
+		// Throttled calls and a wait follow a pace that is too high. One that has lasted is not, unless it has
+		// risen to what was throttled before.
+		if low := known.Proven * share; 0 < low && low < pace && (p.now-known.Changed < known.Pause || pace > nearlyThrottled*known.Refuted*share) {
 			pace = low + (pace-low)*boundingLasts
 		}
 	case adaptive.Slowed:

@@ -358,7 +358,7 @@ func (s *listener) changedMind(now time.Duration) (news *Event) {
 	if s.observer != nil {
 		news = s.learner.news(&s.queue)
 	}
-	s.answersCount.Store(s.ramp != nil || s.learner != nil)
+	s.answersCount.Store(s.needAnswers())
 	s.wake(now)
 	return news
 }

@@ -37,7 +37,7 @@ type memory struct {
 	// read of a Gate: with thousands of gates each line of the cache is a miss.
 	hold         flight.Hold
 	impaired     atomic.Bool // the budget is not full, or the tally not quiet: successes change them
-	answersCount atomic.Bool // there is a ramp or a learner: answers count
+	answersCount atomic.Bool // see brakes.needAnswers
 }
 
 // A sharing shares with other processes what a gate learns: a peering. It is used with the queue locked.
@@ -132,7 +132,7 @@ func (m *memory) settle(now, since time.Duration, unit Unit, delta int64) {
 
 // setLearner makes l the learner.
 func (m *memory) setLearner(l *learner) {
-	m.learner, m.ramp = l, nil
+	m.learner, m.ramp, m.opening = l, nil, nil
 	m.strays.Forget() // not this one
 	m.answersCount.Store(true)
 	if m.sharing == nil {
@@ -231,7 +231,7 @@ func (m *memory) forgetLearned() {
 func (m *memory) forgetRefusals() {
 	m.learner, m.ramp, m.strikes = nil, nil, strikes{}
 	m.tally.learned = 0
-	m.answersCount.Store(false)
+	m.answersCount.Store(m.needAnswers())
 }
 
 // forgetWeighed forgets everything that is known only from evidence, and reports whether that was
@@ -299,6 +299,7 @@ func (m *memory) count(call *ending, weighed bool) {
 func (m *memory) throttled(here sofar, call *ending, asked time.Duration, weighed bool, named Unit) lesson {
 	m.endRecord(call)
 	m.count(call, weighed)
+	m.opening.leaveOut()
 	if call.since < m.forgot {
 		return lesson{}
 	}
@@ -310,7 +311,7 @@ func (m *memory) throttled(here sofar, call *ending, asked time.Duration, weighe
 		if m.adaptive.Disabled || asked > 0 {
 			m.slowStart(call.now, call.since, asked, false)
 		}
-		m.answersCount.Store(m.ramp != nil)
+		m.answersCount.Store(m.needAnswers())
 		m.recently.refuse(call.n)
 		return lesson{}
 	case m.learner != nil && !m.limited() && asked > 0 && m.stray(call.since):
@@ -403,6 +404,7 @@ func (m *memory) startSlowly(now, since, left time.Duration, kind pauseKind) {
 // answered records how a call ended that was not throttled.
 func (m *memory) answered(call *ending, outcome adaptive.Outcome) {
 	m.endRecord(call)
+	m.opening = m.opening.answer()
 	switch {
 	case call.since < m.forgot:
 		return
@@ -421,7 +423,7 @@ func (m *memory) answered(call *ending, outcome adaptive.Outcome) {
 // answeredFree records the end of a call that left when no answer counted, and was not throttled.
 func (m *memory) answeredFree() {
 	m.ramp = m.ramp.answeredFree()
-	m.answersCount.Store(m.ramp != nil || m.learner != nil)
+	m.answersCount.Store(m.needAnswers())
 }
 
 // pay pays for a retry of a call that left at left. If the budget cannot pay, it spaces calls out by
@@ -489,6 +491,7 @@ func (m *memory) answeredWell(now, since time.Duration, refund int, unclear bool
 
 // brakes are all brakes of a gate.
 type brakes struct {
+	opening *opening // of a gate that was never throttled, or nil
 	ramp    *ramp    // or nil
 	learner *learner // or nil
 	budget  budget   // a brake while it spaces calls
@@ -497,6 +500,9 @@ type brakes struct {
 // on appends to to those that are on, first those whose cause is named if several hold a call up for
 // equally long. A caller has room in to for mostBrakes.
 func (s *brakes) on(to []brake) []brake {
+	if s.opening != nil {
+		to = append(to, s.opening)
+	}
 	if s.ramp != nil {
 		to = append(to, s.ramp)
 	}
@@ -509,10 +515,15 @@ func (s *brakes) on(to []brake) []brake {
 	return to
 }
 
-const mostBrakes = 3
+const mostBrakes = 4
+
+// needAnswers reports whether a brake depends on how each call ends.
+func (s *brakes) needAnswers() bool { return s.opening != nil || s.ramp != nil || s.learner != nil }
 
 // any reports whether a brake is on. None is in a gate that was never refused anything.
-func (s *brakes) any() bool { return s.ramp != nil || s.learner != nil || s.budget.spacing > 0 }
+func (s *brakes) any() bool {
+	return s.opening != nil || s.ramp != nil || s.learner != nil || s.budget.spacing > 0
+}
 
 // demand returns how long a call that wants w has to wait for the brakes.
 func (s *brakes) demand(now time.Duration, w want) (wait time.Duration) {

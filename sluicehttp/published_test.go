@@ -297,7 +297,7 @@ func one(*http.Request, []byte) sluice.Costs { return nil }
 
 // Calls in flight never exceed what remains, so a window ends without a refusal.
 func TestConfig_Cost_InFlightNeverExceedsWhatRemains(t *testing.T) {
-	inWorld(t, sluicehttp.Config{Cost: one, Inspect: inspect.GitHub}, windowed(50*ms), func(w *world) {
+	inWorld(t, sluicehttp.Config{Cost: one, Inspect: inspect.GitHub}, windowed(40*ms), func(w *world) {
 		var wg sync.WaitGroup
 		for range 35 {
 			wg.Go(func() { w.wantGet("https://a.test/", 200) })
@@ -309,7 +309,7 @@ func TestConfig_Cost_InFlightNeverExceedsWhatRemains(t *testing.T) {
 		}
 		// One alone; when it has shown what remains the other nine together, and then a
 		// window each two minutes and the time that a response takes.
-		want := map[time.Duration]int{0: 1, 100 * ms: 9, 120_200 * ms: 10, 240_300 * ms: 10, 360_400 * ms: 5}
+		want := map[time.Duration]int{0: 1, 80 * ms: 9, 120_160 * ms: 10, 240_240 * ms: 10, 360_320 * ms: 5}
 		for at, n := range want {
 			got := 0
 			for _, a := range r.Arrivals() {

@@ -163,14 +163,14 @@ func Test429_Final(t *testing.T) {
 	}
 }
 
-// The first burst is sent as it comes, unless the calls in flight are limited or the gate searches.
+// Of the first burst 32 are sent at once, fewer if the calls in flight are limited or the gate searches.
 func Test429_FirstBurst(t *testing.T) {
 	limit := []sluicetest.Layer{sluicetest.Enforce(sluicetest.Limit{Count: 10, Per: time.Second, Burst: 10})}
 	for name, c := range map[string]struct {
 		set         func(*sluicehttp.Config)
 		least, most int
 	}{
-		"as it comes": {func(*sluicehttp.Config) {}, 90, 120},
+		"as it comes": {func(*sluicehttp.Config) {}, 30, 70},
 		"in flight":   {flight429, 1, 20},
 		"search":      {func(cfg *sluicehttp.Config) { cfg.Gate.Adaptive.Search = true }, 1, 20},
 	} {

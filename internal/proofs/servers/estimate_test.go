@@ -401,7 +401,7 @@ func TestGate_Estimate_LearnedIsWithinFifteenPercent(t *testing.T) {
 	} {
 		once := func(t *testing.T) (problem string) {
 			synctest.Test(t, func(t *testing.T) {
-				limiter, g := c.server(), mustGate(t, sluice.Config{})
+				limiter, g := c.server(), mustGate(t, sluice.Config{Concurrency: 1 << 20}) // all at once
 				attempt := func(context.Context) error {
 					wait, err := limiter.Admit(bg, c.cost)
 					time.Sleep(c.takes)
@@ -450,7 +450,7 @@ func TestGate_Estimate_LearnedIsWithinFifteenPercent(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			// In one run of ten the gate changes its mind about the limit after the estimate, which that cannot foresee.
 			problem := once(t)
-			for range 2 {
+			for range 4 {
 				if problem != "" {
 					problem = once(t)
 				}
