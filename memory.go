@@ -326,6 +326,7 @@ func (m *memory) throttled(here sofar, call *ending, asked time.Duration, weighe
 		m.strays.Teach(call.since)
 	}
 	m.learner.weighed = m.learner.weighed && weighed
+	m.learner.controller.Losing(m.learner.weighed)
 	if m.strays.Known() && !m.adaptive.AvoidThrottling {
 		m.learner.controller.Strays()
 	}

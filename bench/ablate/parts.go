@@ -6,6 +6,7 @@ type part struct{ name, file, old, new string }
 var parts = []part{
 	{"sink", "estimate.go", `math.Pow(.7, max(0, float64(c.pace.lows-2)))`, `1`},
 	{"floor", "estimate.go", `return floor * c.ledger`, "if true { return 0 }\n\treturn floor * c.ledger"},
+	{"losing", "estimate.go", `if p.losing &&`, `if false && p.losing &&`},
 	{"fit", "estimate.go", `f.good() && c.costly.price > leastPause {`, `f.good() && c.costly.price > leastPause && false {`},
 	{"explains", "estimate.go", `case c.blockage.told && f.rate > low:`, `case c.blockage.told && f.rate > low && false:`},
 	{"ends", "estimate.go", `case !c.blockage.told && searched && f.rate > 0:`, `case !c.blockage.told && searched && f.rate > 0 && false:`},

@@ -83,6 +83,9 @@ func (c *Controller) estimate(call Call, at point) {
 	case !c.blockage.told && searched && f.rate > 0:
 		rate = min(rate, max(low, f.rate))
 	}
+	if p.losing && math.Abs(low/p.low-1) <= sameLoss {
+		rate = min(rate, max(low, p.low))
+	}
 	p.sink(low, c.least(at.at))
 	rate = max(rate, min(top, c.least(at.at)))
 	p.agree(old, rate)

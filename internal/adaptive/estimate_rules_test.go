@@ -201,3 +201,31 @@ func TestController_Refine(t *testing.T) {
 		equal(t, tc.name, c.pace.rate, tc.want)
 	}
 }
+
+// Where rejected calls may be lost, a rate that two rejections have shown is not exceeded, and a rate that estimates agree
+// on is kept for twice as long. A clear rejection ends that.
+func TestController_Losing(t *testing.T) {
+	for _, tc := range []struct {
+		low, before float64
+		losing      bool
+		want        float64
+	}{
+		{8, 8.2, true, 8.2}, {8, 7.6, true, 8}, {8, 8.2, false, 8.5}, {8, 8.6, true, 8.5}, {8, 7.5, true, 8.5}, {8, 0, true, 8.5},
+	} {
+		c := estimated(tc.low, 9, func(c *Controller) {
+			c.pace.calls, c.pace.low = c.pace.span, tc.before
+			c.Losing(true)
+			c.Losing(tc.losing)
+		})
+		equal(t, "rate", c.pace.rate, tc.want)
+	}
+	span := func(losing bool, agreed int) float64 {
+		c := tracking(10)
+		c.Losing(losing)
+		c.pace.agreed = float64(agreed)
+		c.pace.learn(c, 10)
+		return c.pace.span
+	}
+	equal(t, "span after estimates that agree", span(true, 1), 2*span(false, 1))
+	equal(t, "span after one", span(true, 0), span(false, 0))
+}

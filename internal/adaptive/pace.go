@@ -24,6 +24,7 @@ type pace struct {
 	past     [16]float64 // the paces of the last saturated calls
 	pasts    int
 	patience float64 // seconds before what was accepted before a trouble is tried again
+	losing   bool    // rejected calls may be lost, see Losing
 	shown    float64 // the rate that the last early rejection has shown
 	shows    int     // how often later ones have confirmed it
 	low      float64 // accepted until the last rejection,
@@ -114,6 +115,15 @@ func (p *pace) search(c *Controller) {
 	}
 	p.now = c.within(c.crowd.bound(p.now * math.Exp2(1/max(double, doubleDelays*delay*p.now/c.meanCost))))
 }
+
+// Losing notes whether rejections are only taken for such. Calls whose answer may mean that they failed are often not
+// repeated, so each rejection may have cost a call, and a rate that two rejections have shown is not exceeded.
+func (c *Controller) Losing(on bool) { c.pace.losing = on }
+
+// sameLoss is how far apart the rates of two rejections are that show the same one.
+const sameLoss = .06
+
+const losingSpan = 2. // times as many calls before it is exceeded
 
 // Doubted notes that a call got an answer that may be a rejection and is not known to be one.
 //
@@ -218,6 +228,9 @@ func (p *pace) learn(c *Controller, rate float64) {
 	// 13 s for the same 9.6 per second.
 	low := max(max((gap-.3)/2*math.Exp2(-p.agreed), p.unsure/2), c.cfg.Price)
 	p.span = max(p.span, min(1e6, c.costly.price*calls/low))
+	if p.losing && p.agreed > 0 {
+		p.span *= losingSpan
+	}
 	p.patience = c.service.wait(c)
 	p.span = min(p.span, max(1, p.patience*calls/2))
 	p.rise = min(p.rise, p.span)
