@@ -306,3 +306,24 @@ func TestPlay_Object(t *testing.T) {
 		}
 	}
 }
+
+// Beside a stranger who takes a whole window, a steady client shows what is possible: more than the rule gets.
+func TestPlay_Strangers(t *testing.T) {
+	notRaced(t)
+	worlds := besidesWorlds()
+	for _, w := range worlds {
+		if err := w.check(); err != nil {
+			t.Errorf("%s: %v", w.Name, err)
+		}
+	}
+	i := slices.IndexFunc(worlds, func(w *World) bool { return w.Name == "window-20-1.0x-bare" })
+	if best := oracle(worlds[i], 1); !best.good() {
+		t.Errorf("an oracle gets %v", best)
+	}
+	for _, name := range []string{"rule-adaptive", "rule-zero"} {
+		s := play(worlds[i], entryOf(t, name), 1).score(name, 1)
+		if l := (lot{s.Goodput, s.Refused}); l.granted < .08 || l.refused > .5 {
+			t.Errorf("%s gets %v, want 8 %% of an equal share at least", name, l)
+		}
+	}
+}

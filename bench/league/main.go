@@ -39,6 +39,7 @@ type options struct {
 	random, recovery, seeds int
 	rseed                   uint64
 	quick, json, worlds     bool
+	strangers               bool
 	out, into, learned      string
 }
 
@@ -51,6 +52,7 @@ func parse(args []string, out io.Writer) (*options, error) {
 	flags.StringVar(&o.file, "worlds", "", "the worlds of this `file`, instead of the 22 named ones")
 	flags.IntVar(&o.random, "random", 0, "`n` worlds drawn at random, instead of the named ones")
 	flags.IntVar(&o.recovery, "recovery", 0, "worlds with steps and incidents, each with `n` random instants of them")
+	flags.BoolVar(&o.strangers, "strangers", false, "worlds with a stranger who takes the whole limit")
 	flags.Uint64Var(&o.rseed, "rseed", 1, "the `seed` to draw them with")
 	flags.StringVar(&o.only, "only", "", "only the worlds with these `names`, separated by commas")
 	flags.StringVar(&o.strategies, "strategies", "", "only the strategies with these `names`")
@@ -105,6 +107,8 @@ func (o *options) chosen() (worlds []*World, strategies []entry, err error) {
 		worlds = drawWorlds(o.random, o.rseed)
 	case o.recovery > 0:
 		worlds = recoveryWorlds(o.recovery, o.rseed)
+	case o.strangers:
+		worlds = besidesWorlds()
 	default:
 		worlds = namedWorlds()
 	}
@@ -161,9 +165,12 @@ func run(args []string, out io.Writer, in bubbler) error {
 		}
 	}
 	var tables strings.Builder
-	if o.recovery > 0 {
+	switch {
+	case o.recovery > 0:
 		printRecovery(&tables, scores)
-	} else {
+	case o.strangers && !o.json:
+		printBesides(&tables, worlds, scores, o.seeds)
+	default:
 		newTable(scores).print(&tables)
 	}
 	if o.into != "" {

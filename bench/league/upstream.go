@@ -61,7 +61,7 @@ func newUpstream(w *World, c clock, d *dice) *upstream {
 		u.limiters = append(u.limiters, newLimiter(l))
 	}
 	if w.Strangers != nil {
-		u.stranger()
+		u.strangers()
 	}
 	return u
 }
@@ -241,8 +241,54 @@ func (s *Service) sample(r *rand.Rand, cost float64) float64 {
 	return s.Mean
 }
 
-// stranger schedules the next call of a stranger. Their calls cost 1 and go straight
-// to the limiters.
+// strangers begins the calls of others. Their calls cost 1 and go straight to the limiters.
+func (u *upstream) strangers() {
+	switch s := u.Strangers; {
+	case s.Workers > 0:
+		for range s.Workers {
+			u.stubborn()
+		}
+	case s.Even:
+		u.evenly(0)
+	default:
+		u.stranger()
+	}
+}
+
+// ask is the call of a stranger. It reports whether it was granted.
+func (u *upstream) ask() bool {
+	u.strangersAsked++
+	if u.take(u.clock.now().Seconds(), 1) {
+		return true
+	}
+	u.strangersRefused++
+	return false
+}
+
+// evenly schedules the n-th call of a stranger whose calls are evenly spaced, but for the jitter of the network.
+func (u *upstream) evenly(n float64) {
+	s := u.Strangers
+	slot := n / s.Rate
+	if math.Mod(slot, s.Off+s.On) >= s.Off {
+		u.clock.at(seconds(slot+u.Network.Jitter*u.dice.strangers.Float64()), func() { u.ask() })
+	}
+	u.clock.at(seconds((n+1)/s.Rate), func() { u.evenly(n + 1) })
+}
+
+// stubborn schedules the next call of a worker that repeats a refused call immediately, and makes another one once it
+// is served.
+func (u *upstream) stubborn() {
+	there := u.Network.RTT/2 + u.Network.Jitter*u.dice.strangers.Float64()
+	u.clock.at(u.clock.now()+seconds(there), func() {
+		back := u.Network.RTT / 2
+		if u.ask() {
+			back += u.Service.sample(u.dice.strangers, 1)
+		}
+		u.clock.at(u.clock.now()+seconds(back), u.stubborn)
+	})
+}
+
+// stranger schedules the next call of strangers who call at random.
 func (u *upstream) stranger() {
 	s, now := u.Strangers, u.clock.now().Seconds()
 	round := math.Floor(now / (s.Off + s.On))
@@ -254,10 +300,7 @@ func (u *upstream) stranger() {
 		return
 	}
 	u.clock.at(seconds(t), func() {
-		u.strangersAsked++
-		if !u.take(u.clock.now().Seconds(), 1) {
-			u.strangersRefused++
-		}
+		u.ask()
 		u.stranger()
 	})
 }

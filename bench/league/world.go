@@ -93,9 +93,11 @@ type Noise struct {
 
 // Strangers are other clients of the same upstream.
 type Strangers struct {
-	Rate float64 `json:"rate"`
-	Off  float64 `json:"off"`
-	On   float64 `json:"on"`
+	Rate    float64 `json:"rate"`
+	Off     float64 `json:"off"`
+	On      float64 `json:"on"`
+	Even    bool    `json:"even,omitempty"`    // the calls are evenly spaced
+	Workers int     `json:"workers,omitempty"` // instead: so many that each repeat a refused call immediately
 }
 
 // An Incident is a time in which the upstream refuses calls although it has room for them, as
@@ -202,6 +204,9 @@ func (w *World) check() error {
 	}
 	if o := w.Object; o != nil && (o.Of <= 0 || !(o.Refused >= 0 && o.Refused < 1)) {
 		return fmt.Errorf("impossible object %+v", *o)
+	}
+	if s := w.Strangers; s != nil && s.Workers <= 0 && !(s.Rate > 0 && s.Off >= 0 && s.On > 0) {
+		return fmt.Errorf("impossible strangers %+v", *s)
 	}
 	if w.Seconds <= 0 || w.Span <= 0 {
 		return fmt.Errorf("lasts %g s, span %g s: want more than 0", w.Seconds, w.Span)
