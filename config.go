@@ -20,9 +20,9 @@ type Config struct {
 	// Name is the name of the gate in errors, Stats and Events.
 	Name string
 
-	// Concurrency is the most calls in flight. 0 means no limit: a gate without a Rate and a Parent, too, then starts its
-	// first burst in steps, unless it must not learn. 32 calls start at once, one more for each answer, and twice as
-	// many every 100 ms without one, until 32 were answered.
+	// Concurrency is the most calls in flight. 0 means no limit. A gate that has no other limit either, nor a Parent,
+	// starts its first burst in steps, unless it searches or must not learn: 32 calls at once, one more for each
+	// answer, and twice as many every 100 ms without one, until 32 were answered.
 	Concurrency int64
 
 	// ConcurrencyUnit is the unit of Concurrency. Empty means Calls.
@@ -70,7 +70,7 @@ type Config struct {
 	Weight int64
 
 	// Adaptive is how the gate finds a limit that is not configured. The zero Adaptive is on:
-	// it changes nothing before the server throttles calls.
+	// it changes nothing before the server throttles calls, but for the first burst: see Concurrency.
 	Adaptive Adaptive
 
 	// IsThrottle, if set, reports whether an error that is not marked with ThrottledFor means that
@@ -155,7 +155,7 @@ func newGate(cfg Config) (*Gate, error) {
 	g.ways.setAccount(g)
 	begin := g.queue.Time(0)
 	g.clock = begin.Sub(begin.Truncate(time.Hour))
-	if cfg.Parent == nil && cfg.Concurrency == 0 && !g.adaptive.Disabled && !g.adaptive.searches() && !g.given.any() {
+	if cfg.Parent == nil && cfg.Concurrency == 0 && cfg.Semaphore == nil && !g.adaptive.Disabled && !g.adaptive.searches() && !g.given.any() {
 		g.queue.Lock()
 		g.opening = newOpening()
 		g.answersCount.Store(true)

@@ -216,6 +216,9 @@ func (g *Gate) SetConcurrency(limit int64) error {
 	}
 	g.queue.Change(func(now time.Duration) {
 		g.room.limit = limit
+		if limit > 0 {
+			g.endOpening()
+		}
 		g.bound(now)
 		g.queue.Recheck()
 	})

@@ -188,8 +188,15 @@ func (m *memory) setRate(now time.Duration, rate Rate) {
 	m.rate = rate
 	if rate.Count > 0 { // which paces the calls from now on
 		m.ramp = nil
+		m.endOpening()
 	}
 	m.bound(now)
+}
+
+// endOpening ends the bounds of the first burst.
+func (m *memory) endOpening() {
+	m.opening = nil
+	m.answersCount.Store(m.needAnswers())
 }
 
 // bound tells the learner the rate and the concurrency that are configured now.
@@ -405,7 +412,7 @@ func (m *memory) startSlowly(now, since, left time.Duration, kind pauseKind) {
 // answered records how a call ended that was not throttled.
 func (m *memory) answered(call *ending, outcome adaptive.Outcome) {
 	m.endRecord(call)
-	m.opening = m.opening.answer()
+	m.opening = m.opening.answer(outcome == adaptive.Granted)
 	switch {
 	case call.since < m.forgot:
 		return
@@ -492,7 +499,7 @@ func (m *memory) answeredWell(now, since time.Duration, refund int, unclear bool
 
 // brakes are all brakes of a gate.
 type brakes struct {
-	opening *opening // of a gate that was never throttled, or nil
+	opening *opening // of a gate that has not learned yet, or nil
 	ramp    *ramp    // or nil
 	learner *learner // or nil
 	budget  budget   // a brake while it spaces calls
@@ -521,7 +528,7 @@ const mostBrakes = 4
 // needAnswers reports whether a brake depends on how each call ends.
 func (s *brakes) needAnswers() bool { return s.opening != nil || s.ramp != nil || s.learner != nil }
 
-// any reports whether a brake is on. None is in a gate that was never refused anything.
+// any reports whether a brake is on. None is in a gate that was never refused anything, after its first burst.
 func (s *brakes) any() bool {
 	return s.opening != nil || s.ramp != nil || s.learner != nil || s.budget.spacing > 0
 }

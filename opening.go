@@ -31,7 +31,7 @@ const (
 type opening struct {
 	window float64       // how many calls may be without an answer, if they have just begun
 	out    int64         // how many are
-	since  time.Duration // when the first call left since there was none without an answer
+	since  time.Duration // when the last call left that the window had room for
 }
 
 func newOpening() *opening { return &opening{window: openingFirst} }
@@ -54,38 +54,32 @@ func (o *opening) demand(now time.Duration, _ want) time.Duration { return o.pee
 
 // started implements brake.
 func (o *opening) started(now, _ time.Duration, _ want) {
-	if o.out == 0 {
+	if o.out++; float64(o.out) <= o.window {
 		o.since = now
 	}
-	o.out++
 }
 
-// answer returns the opening after the answer to a call that was not throttled.
-func (o *opening) answer() *opening {
-	if o == nil || o.window >= openingEnough-1 {
+// answer returns the opening after the end of a call that was not throttled. If it was not granted either, the call was
+// cancelled or failed, and the window stays.
+func (o *opening) answer(granted bool) *opening {
+	if o.leaveOut(); o == nil || !granted {
+		return o
+	}
+	if o.window++; o.window >= openingEnough {
 		return nil
 	}
-	o.leaveOut()
-	o.window++
 	return o
 }
 
-// leaveOut ends a call that was throttled.
+// leaveOut ends a call.
 func (o *opening) leaveOut() {
 	if o != nil {
 		o.out = max(0, o.out-1)
 	}
 }
 
-// forecast implements brake, as if nothing were answered.
-func (o *opening) forecast(p prospect) outlook {
-	since := o.since
-	if o.out == 0 {
-		since = p.now
-	}
-	last := o.at(float64(o.out)+float64(p.calls)) - o.since + since
-	return outlook{last: max(0, last-p.now)}
-}
+// forecast implements brake: even without an answer it is soon over.
+func (o *opening) forecast(prospect) outlook { return outlook{} }
 
 // asleep implements brake: a new one begins in the same way.
 func (o *opening) asleep(_, _ time.Duration) bool { return true }

@@ -44,19 +44,3 @@ func TestGate_FirstBurst_EndsAtAnEstimate(t *testing.T) {
 		}
 	})
 }
-
-// A forecast says when the calls start if nothing is answered.
-func TestOpening_Forecast(t *testing.T) {
-	o := newOpening()
-	for _, tc := range []struct {
-		out, calls int64
-		want       time.Duration
-	}{
-		{0, 1, 0}, {0, 32, 0}, {0, 64, 100 * time.Millisecond}, {32, 32, 60 * time.Millisecond}, {32, 96, 160 * time.Millisecond},
-	} {
-		o.out, o.since = tc.out, 7*time.Second
-		if got := o.forecast(prospect{now: 7*time.Second + 40*time.Millisecond, calls: tc.calls}); got.last != tc.want {
-			t.Errorf("%d more than %d: after %v, want %v", tc.calls, tc.out, got.last, tc.want)
-		}
-	}
-}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/semaphore"
 )
 
 // startsOf lets n callers make a call each through g at once, and returns when each of them left, in order.
@@ -86,27 +87,61 @@ func TestGate_FirstBurst_AfterSingleCalls(t *testing.T) {
 	})
 }
 
-// Whoever configures how many calls may be in flight, or how often they may start, has bounded the burst. A gate that
-// must not learn holds nobody back, and calls of a child are counted by its parent.
+// Whoever configures how many calls may be in flight, or how often they may start, also later, has bounded the burst. A gate
+// that must not learn holds nobody back.
 func TestGate_FirstBurst_Configured(t *testing.T) {
 	for name, cfg := range map[string]sluice.Config{
 		"concurrency": {Concurrency: 100},
 		"rate":        {Rate: sluice.Rate{Count: 1e9, Per: time.Second}},
 		"disabled":    {Adaptive: sluice.Adaptive{Disabled: true}},
+		"semaphore":   {Semaphore: lent{semaphore.NewWeighted(100)}},
+		"later rate":  {Name: "rate"}, "later concurrency": {Name: "concurrency"},
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			left := startsOf(t, mustGate(t, cfg), 100, func(int) error { time.Sleep(time.Second); return nil })
+			g := mustGate(t, cfg)
+			switch cfg.Name {
+			case "rate":
+				_ = g.SetRate(sluice.Rate{Count: 1e9, Per: time.Second})
+			case "concurrency":
+				_ = g.SetConcurrency(100)
+			}
+			left := startsOf(t, g, 100, func(int) error { time.Sleep(time.Second); return nil })
 			if left[99] > time.Microsecond {
 				t.Errorf("%s: the last call left after %v", name, left[99])
 			}
 		})
 	}
+}
+
+// The calls of children are bounded by their parent, once.
+func TestGate_FirstBurst_OfChildren(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		parent := mustGate(t, sluice.Config{})
-		startsOf(t, parent, 40, func(int) error { return nil })
-		left := startsOf(t, mustGate(t, sluice.Config{Parent: parent}), 100, func(int) error { time.Sleep(time.Second); return nil })
-		if left[99] != 0 {
-			t.Errorf("the last call of a child left after %v", left[99])
+		first, second := mustGate(t, sluice.Config{Parent: parent}), mustGate(t, sluice.Config{Parent: parent})
+		left := startsOf(t, first, 64, func(int) error { time.Sleep(time.Second); return nil })
+		if left[31] != 0 || left[32] == 0 || left[63] > 101*time.Millisecond {
+			t.Errorf("of the first child calls 32, 33 and 64 left after %v, %v and %v", left[31], left[32], left[63])
+		}
+		if left := startsOf(t, second, 100, func(int) error { time.Sleep(time.Second); return nil }); left[99] > 0 {
+			t.Errorf("then the last of the second left after %v", left[99])
+		}
+	})
+}
+
+// A call that takes long does not end the bounds, nor do calls that get no answer.
+func TestGate_FirstBurst_BesideALongCall(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := mustGate(t, sluice.Config{})
+		long, err := g.Acquire(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer long.Release()
+		startsOf(t, g, 40, func(int) error { return context.Canceled })
+		time.Sleep(time.Minute)
+		left := startsOf(t, g, 100, func(int) error { time.Sleep(time.Second); return nil })
+		if left[30] != 0 || left[31] == 0 || left[99] > 170*time.Millisecond {
+			t.Errorf("calls 31, 32 and 100 left after %v, %v and %v", left[30], left[31], left[99])
 		}
 	})
 }

@@ -10,7 +10,7 @@ const (
 	ByPause       Cause = "pause"         // of the gate
 	ByRetryBudget Cause = "retry budget"  // it was empty: see sluice.Stats.Spacing
 	ByLearned     Cause = "learned limit" // of the server: see sluice.Adaptive
-	BySlowStart   Cause = "slow start"    // after a throttle, without a rate
+	BySlowStart   Cause = "slow start"    // of the first burst, or after a throttle; without a rate
 	ByBackoff     Cause = "backoff"       // before a retry
 	BySemaphore   Cause = "semaphore"     // that the gate shares with others
 	ByParent      Cause = "parent"        // the Stats of the parent name the cause

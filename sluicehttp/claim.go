@@ -179,7 +179,7 @@ func (c *claim) spacedEnd(remaining float64, r *reply, f *finding) {
 	case at.IsZero():
 	case spare < 1:
 		f.pending = at
-	default:
+	case r.call > 0:
 		f.last = lastCall{number: r.total + uint32(min(spare, math.MaxInt16)), until: at}
 	}
 }

@@ -27,7 +27,8 @@ type lastCall struct {
 	source string
 }
 
-// noteLast notes which call takes the last unit of a window, as the limits in said show. The first one counts.
+// noteLast notes which call takes the last unit of a window, as the limits in said show. The first one counts. A response
+// that was not granted, or shows no limit, changes nothing: the window goes on.
 func (st *state) noteLast(said *ratelimit.Info, found *findings) {
 	var last *lastCall
 	if st.published == nil && !st.t.cfg.Published.Disabled {
@@ -38,6 +39,9 @@ func (st *state) noteLast(said *ratelimit.Info, found *findings) {
 				last = l
 			}
 		}
+	}
+	if last == nil && (len(said.Limits) == 0 || said.Throttled || said.Status >= 400) {
+		return
 	}
 	if last != nil {
 		c := *last

@@ -145,12 +145,12 @@ func (k *costly) end(c *Controller, call Call, blocked float64) {
 	before := k.before
 	k.before = costlyCycle{got, active, cycle, least}
 	if c.window.fits(c, before, k.before) {
-		k.low, k.high, k.price, b.quiet = 0, 0, 0, 0
+		k.low, k.high, k.price, k.measured, b.quiet = 0, 0, 0, false, 0
 		return
 	}
 	switch {
 	case k.low == 0 || c.phase != Bounding:
-		k.low, k.high = mean, b.pace
+		k.low, k.high, k.measured = mean, b.pace, false
 		k.hold = 1.3*got/c.meanCost + c.sharing.own(8)
 		rate := active / 2
 		if b.crowd { // active is how fast callers came, not how fast the server is

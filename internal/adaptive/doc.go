@@ -65,8 +65,8 @@
 //	pace.go        crowd.hold
 //	patient.go     blockage.gap, blockage.polls, costly.hold, costly.low
 //	peers.go       at, meanCost, refusal, costly.before, costly.burst, costly.cheaps, costly.high,
-//	               costly.hold, costly.looking, costly.low, costly.price, costly.slow, costly.start,
-//	               ledger.sent, pace.calls, pace.quiet, pace.refuted, pace.rise, pace.span,
+//	               costly.hold, costly.looking, costly.low, costly.measured, costly.price, costly.slow,
+//	               costly.start, ledger.sent, pace.calls, pace.quiet, pace.refuted, pace.rise, pace.span,
 //	               pace.unsure, point.granted
 //	service.go     costly, blockage.quiet, costly.start
 //	snapshot.go    meanCost, refusal, capacity.entry, capacity.limit, costly.high,

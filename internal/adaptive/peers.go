@@ -266,7 +266,7 @@ func (c *Controller) adopt(t float64, n news, age float64) {
 	p.quiet = max(quietMin, min(quietMax, n.quiet))
 	k := &c.costly
 	k.price = min(n.price, 3600)
-	k.low, k.high, k.hold, k.burst = n.low, n.high, n.hold/c.sharing.scale(), n.burst
+	k.low, k.high, k.hold, k.burst, k.measured = n.low, n.high, n.hold/c.sharing.scale(), n.burst, false
 	if n.phase == Windowed {
 		c.window.begin(c, n.count, n.length, t-age-n.begun)
 	}
