@@ -29,6 +29,7 @@ type memory struct {
 	strikes    strikes
 	strays     strays.Counter // of gates that know no limit
 	recently   recently
+	taught     time.Duration // the wait that the server asked for when the learner began
 	forgot     time.Duration // when forget was called last: calls that left before teach nothing
 	departures departures
 	sharing    sharing // or nil
@@ -326,6 +327,7 @@ func (m *memory) throttled(here sofar, call *ending, asked time.Duration, weighe
 		return lesson{}
 	case m.learner == nil:
 		m.learn(here, call.n)
+		m.taught = asked
 		if !weighed {
 			m.strays.Teach(call.since)
 		}
@@ -480,6 +482,7 @@ func (m *memory) answeredWell(now, since time.Duration, refund int, unclear bool
 		wake = m.forgetWeighed() || wake
 	}
 	if m.learner != nil && m.strays.Mistaken(since) && !m.usedUp() {
+		m.recently.pause(m.taught) // which says nothing of the rate
 		m.forgetRefusals()
 		m.search()
 		wake = true

@@ -1,7 +1,9 @@
 package sluice
 
 import (
+	"context"
 	"errors"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -41,6 +43,36 @@ func TestGate_FirstBurst_EndsAtAnEstimate(t *testing.T) {
 		}
 		if taught.Forget(); taught.opening != nil || taught.answersCount.Load() {
 			t.Errorf("after Forget: %+v", taught.opening)
+		}
+	})
+}
+
+// A gate that forgets what the first throttled call has taught, because nearly all others of its flight were accepted, leaves
+// out the wait that the server asked for: nothing was sent then, which had looked like a rate of one call per second.
+func TestGate_MistakenThrottle_LeavesOutTheWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := limits.Must(New(Config{}))
+		began := g.queue.Now()
+		var calls sync.WaitGroup
+		for i := range 32 {
+			calls.Go(func() {
+				_ = g.Do(t.Context(), func(context.Context) error {
+					time.Sleep(time.Duration(i+1) * time.Millisecond)
+					if i == 0 {
+						return ThrottledFor(errors.New("busy"), time.Minute)
+					}
+					return nil
+				})
+			})
+		}
+		calls.Wait()
+		time.Sleep(2 * time.Minute)
+		_ = g.Do(t.Context(), func(context.Context) error { return nil })
+		if g.learner != nil {
+			t.Fatal("it has not forgotten")
+		}
+		if moved := g.recently.early.at - began; moved < time.Minute || moved > time.Minute+time.Second {
+			t.Errorf("earlier calls are thought to have begun %v later than they did", moved)
 		}
 	})
 }
