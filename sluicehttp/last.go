@@ -40,15 +40,13 @@ func (st *state) noteLast(said *ratelimit.Info, found *findings) {
 			}
 		}
 	}
-	if last == nil && (len(said.Limits) == 0 || said.Throttled || said.Status >= 400) {
-		return
-	}
-	if last != nil {
-		c := *last
-		last = &c
-	}
-	if last != nil || st.last.Load() != nil {
-		st.last.Store(last)
+	granted := len(said.Limits) > 0 && !said.Throttled && said.Status < 400
+	switch {
+	case last != nil:
+		c := *last // without the other findings of the response
+		st.last.Store(&c)
+	case granted && st.last.Load() != nil:
+		st.last.Store(nil)
 	}
 }
 
