@@ -10,6 +10,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
@@ -33,6 +34,7 @@ const guard = `"$@" & p=$!; echo $p; exec 3<&0; (read x <&3; kill -9 $p) & r=$!;
 var (
 	binary, missing = exec.LookPath("redis-server")
 	skipped         atomic.Int64
+	given           sync.Map // the addresses that freeAddr has returned
 
 	shared struct {
 		sync.Mutex
@@ -149,13 +151,23 @@ func launch(like Server) (*Server, error) {
 	return nil, fmt.Errorf("no redis-server: %w", err)
 }
 
+// freeAddr returns an address of the loopback interface at which nobody listens, never
+// the same one twice. Its port is below those that systems give to connections (32768 and
+// up on Linux). A port that the system chose, with port 0, was once given to a connection
+// of another test before the bus of a cluster, or a server that starts again, listened there.
 func freeAddr() (string, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return "", err
+	err := errors.New("all were given")
+	for range 100 {
+		addr := fmt.Sprintf("127.0.0.1:%d", 10_000+rand.IntN(22_000))
+		if _, before := given.LoadOrStore(addr, true); before {
+			continue
+		}
+		var l net.Listener
+		if l, err = net.Listen("tcp", addr); err == nil {
+			return addr, l.Close()
+		}
 	}
-	defer l.Close()
-	return l.Addr().String(), nil
+	return "", fmt.Errorf("no free port: %w", err)
 }
 
 // run starts the process and waits until it answers.
