@@ -111,6 +111,7 @@ type claim struct {
 	confirmed bool      // one was throttled
 
 	long  bool // it has throttled calls long before the end of a window
+	kept  bool // for as long before the end of a window nothing remained, and no call was granted
 	spare spare
 
 	rest, rested int // windows in which no call asks, and how many there were the last time
@@ -263,7 +264,7 @@ func (c *claim) test(remaining float64, r *reply) {
 		return
 	}
 	if c.wrong++; !fresh || c.wrong > 1 {
-		c.empty, c.ask, c.refuted, c.rest, c.rested = false, time.Time{}, true, 0, 0
+		c.empty, c.ask, c.refuted, c.kept, c.rest, c.rested = false, time.Time{}, true, false, 0, 0
 	}
 }
 
@@ -289,6 +290,7 @@ func (c *claim) exhaust(l *ratelimit.Limit, r *reply, f *finding) {
 		}
 	}
 	c.emptied++
+	c.kept = c.kept || c.until.Sub(r.now) >= leastLong
 	if f.ask = c.ask; c.confirmed || !c.ask.IsZero() || r.tolerated == 0 || c.until.Sub(r.now) <= r.tolerated {
 		return
 	}

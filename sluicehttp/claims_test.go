@@ -111,6 +111,15 @@ func (l *npmWindow) legacy(now time.Time, h http.Header) bool {
 	return ok
 }
 
+// The Reset of ulule/limiter is the time of the end, rounded down, and it has no Retry-After.
+func (l *npmWindow) ulule(now time.Time, h http.Header) bool {
+	remaining, _, ok := l.take(now)
+	h.Set("X-RateLimit-Limit", strconv.Itoa(l.n))
+	h.Set("X-RateLimit-Remaining", strconv.Itoa(remaining))
+	h.Set("X-RateLimit-Reset", strconv.FormatInt(l.end.Unix(), 10))
+	return ok
+}
+
 // The Reset of koa-ratelimit is exact, but the Date to compare it with is not, and its
 // Retry-After is rounded down.
 func (l *npmWindow) koa(now time.Time, h http.Header) bool {

@@ -15,6 +15,8 @@ import (
 //	response                                            taught
 //	429, 0 of 30 remain, reset and Retry-After in 8 s   nothing
 //	429, 0 of 30 remain, reset in 8 s, Retry-After: 2   a rate: a sliding window says that
+//	429, 0 of 30 remain, reset 0.4 s ago,               nothing: the end is rounded down
+//	     after 40 s in which 0 remained
 //	429, 0 of 30 remain, reset in 1 s                   a rate: the length of window.go
 //	429, no limit                                       a rate
 //
@@ -61,7 +63,7 @@ func (c *claim) explains(l *ratelimit.Limit, r *reply) bool {
 		return false
 	}
 	c.long = c.long || l.ResetAt.Sub(r.now) >= leastLong
-	return c.long
+	return c.long || c.kept
 }
 
 const (

@@ -100,6 +100,26 @@ func TestTransport_UsedUpWindow(t *testing.T) {
 	}
 }
 
+// Where the end of a window is rounded down, the first calls after it are throttled, with no time to wait or one that
+// has passed. They teach nothing either, also if no call was throttled before.
+func TestTransport_UsedUpWindow_RoundedDown(t *testing.T) {
+	const n, per, windows = 300, time.Minute, 5
+	for i := range uint64(20) {
+		srv := &limiter{random: rand.New(rand.NewPCG(i, 2)), grant: (&npmWindow{n: n, per: per}).ulule}
+		inWorld(t, sluicehttp.Config{}, layers(sluicetest.Handler(srv)), func(w *world) {
+			time.Sleep(time.Duration(i) * 50 * ms)
+			begin := time.Now()
+			w.calls(16, windows*n)
+			if s := stats(t, w.rt); s.Learned != nil {
+				t.Errorf("%d: it has learned %v", i, s.Learned)
+			}
+			if took := srv.last.Sub(begin); took > (windows-1)*(per+2*time.Second) || srv.refused > 4*windows {
+				t.Errorf("%d: took %v, %d throttled", i, took, srv.refused)
+			}
+		})
+	}
+}
+
 // Two clients that share a window both use it: none of them learns a rate, which would be too slow to get to a
 // window before the other has used it up.
 func TestTransport_UsedUpWindow_Shared(t *testing.T) {
