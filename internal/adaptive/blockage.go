@@ -237,6 +237,11 @@ func (c *Controller) minute(t float64) float64 {
 	return t + 60 - math.Mod(t+c.cfg.Clock.Seconds(), 60)
 }
 
+const (
+	costlyLost = 15 // calls that could not start make a blockage costly
+	windowLost = 8  // are enough to compare what was accepted with the blockage before, which was
+)
+
 // unblock ends a blockage: call was accepted.
 func (c *Controller) unblock(call Call) {
 	b := &c.blockage
@@ -258,12 +263,15 @@ func (c *Controller) unblock(call Call) {
 	if b.polls > 0 {
 		b.shorter.ended(b.polls == 1)
 	}
-	if c.cfg.Costly || lost > 15 && b.costly(blocked-2*c.sharing.lag(), c.refusal) && !b.mine(c, call, blocked) {
+	if c.cfg.Costly || lost > costlyLost && b.costly(blocked-2*c.sharing.lag(), c.refusal) && !b.mine(c, call, blocked) {
 		c.costly.end(c, call, blocked)
 		return
 	}
 	if b.crowd && b.costly(blocked, c.refusal) {
 		c.costly.start = c.ledger.point(call) // no call could start before
+	}
+	if c.phase == Bounding && lost > windowLost && b.costly(blocked, c.refusal) && c.costly.windowed(c, call) {
+		return
 	}
 	if lost < 2 || !b.told {
 		blocked = 0

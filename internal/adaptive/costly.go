@@ -136,16 +136,13 @@ func (k *costly) end(c *Controller, call Call, blocked float64) {
 		c.service.measured(c)
 		c.service.paid(c, c.at)
 	}()
-	got := max(0, c.ledger.granted(call)-k.start.granted)
-	active := got / max(1e-3, b.from.at-k.start.at)
-	cycle := max(1e-3, call.sent-k.start.at)
-	mean, least := got/cycle, max(b.from.at, b.last)-k.start.at
+	before, now := k.before, k.cycle(c, call)
+	got, active, mean := now.granted, now.active, now.granted/now.took
 	k.start = c.ledger.point(call)
 	c.window.bracket(b, call)
-	before := k.before
-	k.before = costlyCycle{got, active, cycle, least}
-	if c.window.fits(c, before, k.before) {
-		k.low, k.high, k.price, k.measured, b.quiet = 0, 0, 0, false, 0
+	k.before = now
+	if c.window.fits(c, before, now) {
+		k.leave(c)
 		return
 	}
 	switch {
@@ -173,6 +170,38 @@ func (k *costly) end(c *Controller, call Call, blocked float64) {
 	default:
 		k.narrow(c, got, mean)
 	}
+}
+
+// cycle returns what was accepted between the last costly blockage and the one that call has ended.
+func (k *costly) cycle(c *Controller, call Call) costlyCycle {
+	blocked := c.blockage.from.at
+	got := max(0, c.ledger.granted(call)-k.start.granted)
+	return costlyCycle{
+		granted: got,
+		active:  got / max(1e-3, blocked-k.start.at),
+		took:    max(1e-3, call.sent-k.start.at),
+		least:   max(blocked, c.blockage.last) - k.start.at,
+	}
+}
+
+// windowed handles the end of a blockage that was cheaper than the last one, and reports whether as much was accepted
+// before both, as in a window. A rate that is near that of a window uses it up shortly before it ends. If it is none, the
+// cycle goes on.
+func (k *costly) windowed(c *Controller, call Call) bool {
+	before, now := c.window, k.cycle(c, call)
+	c.window.bracket(&c.blockage, call)
+	if !c.window.fits(c, k.before, now) {
+		c.window = before
+		return false
+	}
+	k.start, k.before = c.ledger.point(call), now
+	k.leave(c)
+	return true
+}
+
+// leave forgets the bounds: it is a window.
+func (k *costly) leave(c *Controller) {
+	k.low, k.high, k.price, k.measured, c.blockage.quiet = 0, 0, 0, false, 0
 }
 
 // mostVain is after how many cycles in which hardly anything was accepted the lower bound is no longer believed. Each

@@ -387,3 +387,19 @@ func TestController_UsesLongWindowsSoon(t *testing.T) {
 		t.Errorf("the 200th call was granted after %.1f s, with %d rejected: %+v", r.granted[199], len(r.refused), r.controller.Belief())
 	}
 }
+
+// Two windows in a row of which as much was accepted show what they are, also if the second one was used so slowly that
+// its end cost less than 15 calls. At a rate between the two the next windows were used to two thirds.
+func TestController_RecognizesAWindowThatWasNearlyEnough(t *testing.T) {
+	for _, count := range []int{20, 25, 30} {
+		take := windows(count, 10, 0)
+		r := newRun(t, Config{Unlimited: true}, server{take: take, retry: func(t float64) time.Duration {
+			return seconds(10 - math.Mod(t, 10))
+		}})
+		r.callers = 64
+		r.until(65)
+		if b := r.controller.Belief(); b.Phase != Windowed || len(r.granted) < 7*count {
+			t.Errorf("%d: %d granted, %d rejected: %+v", count, len(r.granted), len(r.refused), b)
+		}
+	}
+}

@@ -58,7 +58,7 @@
 //	               sharing.told, sharing.until
 //	bounds.go      Config.Max, Config.MaxConcurrency, pace.now
 //	capacity.go    pace.now, pace.quiet
-//	costly.go      blockage.quiet, cycles.past
+//	costly.go      blockage.quiet, cycles.past, window
 //	crowd.go       crowd, answer, latency, ledger.earlier, ledger.recent, pace.now
 //	estimate.go    pace.low, pace.lows, pace.nudges, pace.refuted, pace.shown, pace.shows, pace.unsure
 //	latency.go     capacity.held, capacity.limit, pace.rate
