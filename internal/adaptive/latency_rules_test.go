@@ -1,6 +1,9 @@
 package adaptive
 
-import "testing"
+import (
+	"fmt"
+	"testing"
+)
 
 // slowed returns a controller that bounds the calls in flight because of latency, which is normally 0.1 s.
 func slowed(limit float64) *Controller {
@@ -25,13 +28,14 @@ func TestLatency_Size(t *testing.T) {
 	}
 }
 
-// A round ends when all of its calls are back, or if half of them are and twice as many others, 64 at least. Its
-// latency is the mean of those that were served, and one of a straggler counts as six times the normal one.
+// A round ends when all of its calls are back, or if half of them are and twice as many others, 64 at least, and three
+// times as many as are in flight if these are not bounded. Its latency is the mean of those that were served, and one of a straggler counts as six times the normal one.
 func TestLatency_Round(t *testing.T) {
+	inFlight := int32(4)
 	play := func(c *Controller, own, others int, took float64) {
 		l := &c.latency
 		for range own {
-			l.ended(c, took, Call{round: l.round + 1, inFlight: 4}, true)
+			l.ended(c, took, Call{round: l.round + 1, inFlight: inFlight}, true)
 		}
 		for range others {
 			l.ended(c, took, Call{}, true)
@@ -46,6 +50,15 @@ func TestLatency_Round(t *testing.T) {
 			t.Errorf("%+v: round %d", tc, c.latency.round)
 		}
 	}
+	inFlight = 1000
+	for others, want := range map[int]uint32{2999: 0, 3000: 1} {
+		c := slowed(5)
+		c.phase, c.capacity.limit = Tracking, c.capacity.most
+		if play(c, 24, others, .1); c.latency.round != want {
+			t.Errorf("1,000 in flight, %d others back: round %d", others, c.latency.round)
+		}
+	}
+	inFlight = 4
 	first := New(Config{})
 	first.Started(0, 1, 0)
 	play(first, 7, 0, .2)
@@ -61,7 +74,7 @@ func TestLatency_Round(t *testing.T) {
 }
 
 // The normal latency is the mean of the first 64 calls that had few in flight, or were not half as slow again. Later
-// it falls by a fifth of the difference, and rises by 0.3 % a round.
+// it falls by a fifth of the difference, at once if it is less than half, and rises by 0.3 % a round.
 func TestLatency_Base(t *testing.T) {
 	for _, tc := range []struct {
 		name            string
@@ -75,6 +88,7 @@ func TestLatency_Base(t *testing.T) {
 		{"63 calls", 63, .12, 4, false, .1 + .02*48/111},
 		{"64", 64, .12, 4, false, .1003},
 		{"quicker", 64, .05, 9, false, .09},
+		{"more than twice as quick", 64, .049, 9, false, .049},
 		{"while bounded", 64, .11, 9, true, .1},
 	} {
 		c := slowed(20)
@@ -149,6 +163,38 @@ func TestLatency_Moves(t *testing.T) {
 		c.capacity.held = tc.held
 		c.latency.judge(c, tc.mean, tc.in, 48)
 		equal(t, tc.name, c.capacity.limit, tc.want)
+	}
+}
+
+// A bound of at most half of what was fine before doubles, although the latency is up to half as long again. What was fine
+// is forgotten a twentieth a round, and if the latency is that of a server that is loaded.
+func TestLatency_Fine(t *testing.T) {
+	for _, tc := range []struct {
+		name        string
+		held        int
+		fine, mean  float64
+		limit, left float64
+	}{
+		{"fine", 1, 40, .149, 40, 40},
+		{"nearly", 1, 39, .149, 18.6, 39},
+		{"not held", 0, 40, .149, 20, 40},
+		{"slow", 1, 40, .2, 20 / 2. * 1.15, 0},
+	} {
+		c := slowed(20)
+		c.capacity.held, c.latency.fine = tc.held, tc.fine
+		c.latency.judge(c, tc.mean, 20, 48)
+		equal(t, tc.name+", limit", c.capacity.limit, tc.limit)
+		equal(t, tc.name+", fine", c.latency.fine, tc.left)
+	}
+	c := tracking(100)
+	c.latency.base, c.latency.known = .1, 64
+	for i, tc := range []struct{ mean, in, want float64 }{{.1, 100, 100}, {.1, 50, 95}, {.13, 200, 95}, {.1, 95, 95}} {
+		c.latency.judge(c, tc.mean, tc.in, 48)
+		equal(t, fmt.Sprint("fine in round ", i), c.latency.fine, tc.want)
+	}
+	c.phase, c.capacity.limit, c.latency.fine = Slowed, 14, 1000
+	if got := c.latency.size(c); got != roundSize {
+		t.Errorf("a round has %d calls", got)
 	}
 }
 

@@ -2,6 +2,7 @@ package adaptive
 
 import (
 	"math"
+	"math/rand/v2"
 	"testing"
 )
 
@@ -93,5 +94,40 @@ func TestController_BurstsDoNotKeepALook(t *testing.T) {
 	}
 	if c := r.controller; c.latency.looking || c.capacity.limit < 55 {
 		t.Errorf("the bound of 60 is %.0f, looking %v", c.capacity.limit, c.latency.looking)
+	}
+}
+
+// Rounds of many calls in flight are no quicker than those of few. After a silence, when few were in flight, a server
+// whose calls take 0.3 to 8 s, by no load, was thought to be slow, and kept to ten calls in flight for minutes.
+func TestController_DoesNotTakeTheQuickOfManyForAll(t *testing.T) {
+	for seed := range uint64(8) {
+		random := rand.New(rand.NewPCG(seed, 1))
+		take := sliding(23_000, 60)
+		r := newRun(t, Config{}, server{
+			take:    func(t float64) bool { return random.Float64() > .002 && take(t) },
+			service: func() float64 { return 1.8 * math.Exp(.7*random.NormFloat64()) },
+		})
+		r.callers = 1150
+		slowed := false
+		for i := range 300 {
+			r.until(float64(i))
+			slowed = slowed || r.controller.phase == Slowed
+		}
+		if n := count(r.granted, 120, 300); slowed || n < 3*23_000*8/10 {
+			t.Errorf("%d: %d of 69,000 granted in three minutes, it looked slow: %t", seed, n, slowed)
+		}
+	}
+}
+
+// sliding returns a log of the last span seconds, of which so many calls may be accepted.
+func sliding(count int, span float64) func(t float64) bool {
+	at, n := make([]float64, count), 0
+	return func(t float64) bool {
+		if oldest := &at[n%count]; n < count || *oldest <= t-span {
+			*oldest = t
+			n++
+			return true
+		}
+		return false
 	}
 }
