@@ -131,8 +131,6 @@ func (l *latency) judge(c *Controller, mean, in, n float64) {
 	case l.known < knownAfter && (in <= 4 || mean < 1.5*l.base):
 		l.known += n
 		l.base += (mean - l.base) * n / l.known
-	case mean < l.base/2:
-		l.base = mean
 	case mean < l.base:
 		l.base += .2 * (mean - l.base)
 	case !c.limited():
@@ -208,12 +206,15 @@ func (l *latency) look(c *Controller, mean, in float64) (done bool) {
 			l.looked(c, mean, in)
 		}
 		return true
-	case l.testing || in < leastLook || mean < slowShare*l.quickest || !c.capacity.binds(in):
+	case l.testing || in < leastLook || !c.capacity.binds(in):
 		return false
 	}
-	least := leastRest
+	least, slow := leastRest, slowShare
 	if c.phase == Capped { // a number that the server rejects is known better
-		least *= 2
+		least, slow = 2*least, 2*slow
+	}
+	if mean < slow*l.quickest {
+		return false
 	}
 	l.rest = min(mostRest, max(least, l.rest))
 	if l.rounds++; l.rounds > 1 { // some calls of the first one started when fewer were in flight
@@ -246,7 +247,7 @@ func (l *latency) looked(c *Controller, mean, in float64) {
 		l.unlook(c)
 		return
 	}
-	l.looking, l.best = false, 0
+	l.looking, l.best, l.fine = false, 0, 0
 	l.base, l.rest, l.rounds = mean, 0, leastRest // the next look soon
 	if c.phase == Capped {
 		c.pace.rate = c.within(in * c.meanCost / mean)
@@ -259,7 +260,7 @@ const (
 	mostRest  = 256 // and at most: a look costs half of a round
 	leastLook = 8.  // calls in flight: of fewer, half is a guess
 	mostLook  = 3   // rounds of a look
-	slowShare = 6.  // times the latency of the quickest call are no more than calls differ by
+	slowShare = 3.  // times the latency of the quickest call are no more than calls differ by
 
 	// Times the most calls per second of a round since the last look. Less may be chance, or a server that
 	// is slow for some seconds.
