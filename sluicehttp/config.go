@@ -118,10 +118,10 @@ type Config struct {
 	// new(false) prevents a retry. A Reason that is "requests" or a unit of Cost says whose limit
 	// has rejected the request.
 	//
-	// peek returns the beginning of the body, up to 64 KiB, and leaves the body whole. It waits for
-	// it, for at most a second and the AttemptTimeout, while the permit is held. Call it only for
-	// responses that may be throttled, never for a stream. The response must not be changed, nor its
-	// body read.
+	// peek returns the beginning of the body, up to 64 KiB, unpacked if it is gzip and without a byte
+	// order mark, and leaves the body whole. It waits for it, for at most a second and the
+	// AttemptTimeout, while the permit is held. Call it only for responses that may be throttled,
+	// never for a stream. The response must not be changed, nor its body read.
 	Inspect func(resp *http.Response, peek func() []byte, said *ratelimit.Info)
 }
 

@@ -21,6 +21,8 @@ import (
 //	    https://developer.sellercloud.com/dev-article/rest-api-rate-limiting
 //	{"errors": [{"detail": "… Please try again after Sat, 21 Nov 2026 12:02:00 GMT or email …"}]}
 //	    https://github.com/rust-lang/crates.io/blob/main/src/rate_limiter.rs
+//	{"ErrorCode": 36, "ThrottleSeconds": 20, "ErrorStatus": "ThrottleLimitExceededMinutes", …}
+//	    https://bungie-net.github.io/#Exceptions-PlatformErrorCodes
 //
 // The field counts before the message. A message that says minutes or hours in words is often the same
 // whenever it is sent ("try again in an hour"), so only seconds count there, and times such as 1m20s.
@@ -40,6 +42,9 @@ func (a *answer) waitsFor(all []statement) {
 			continue // milliseconds, or a quota
 		}
 		d := a.until(field, all[i].raw)
+		if d <= 0 && !clock(all[i].text) {
+			d = duration(all[i].text)
+		}
 		switch {
 		case d <= 0:
 		case strings.HasPrefix(all[i].key, "reset") || strings.HasPrefix(all[i].key, "rate"): // of each of several limits
@@ -67,8 +72,8 @@ func (a *answer) waitsFor(all []statement) {
 // there is none.
 func waitField(key string) string {
 	key = strings.ReplaceAll(key, " ", "")
-	for _, name := range []string{"retryafter", "retryin", "retryat", "waittime", "wait", "backoff", "resetin", "resetafter", "resetat", "resettime", "ratereset",
-		"ratelimitreset", "ratelimitresetat", "ratelimitresettime", "nextaccesstime"} {
+	for _, name := range []string{"retryafter", "retryin", "retryat", "waittime", "wait", "backoff", "resetin", "resetsin", "resetafter", "resetat", "resetsat", "resettime",
+		"ratereset", "ratelimitreset", "ratelimitresetat", "ratelimitresettime", "nextaccesstime", "throttleseconds"} {
 		rest, found := strings.CutPrefix(key, name)
 		if !found {
 			continue

@@ -46,7 +46,7 @@ var (
 		"user flow control", "api flow control", "api call frequency is", "spreading out your free api requests", "wait a few minutes before",
 	}
 	limitWords = []string{
-		"rate limit", "ratelimit", "request rate", "call rate", "request limit", "requests limit", "call limit", "calls limit",
+		"rate limit", "ratelimit", "throttle limit", "request rate", "call rate", "request limit", "requests limit", "call limit", "calls limit",
 		"number of requests", "number of api requests", "number of calls", "number of api calls", "number of concurrent requests",
 		"requests per", "calls per", "queries per", "concurrent requests", "concurrent calls", "concurrency limit",
 		"invocation limit", "requests limitation", "frequency limit", "call volume", "qps", "spike arrest", "key allowance", "account allowance", "max conn",
@@ -65,7 +65,7 @@ var (
 	// What is in a body that has any of these words, in lower case: one for each of tooManyWords and
 	// limitWords, and one for each way to say when to call again.
 	limitStems = []string{"limit", "many", "rate", "throttl", "frequen", "qps", "per", "number", "concurrent", "spike", "allowance", "max", "flow", "wait", "spreading", "too fast", "too quickly", "slow down", "too much", "volume", "频", "限流"}
-	waitStems  = []string{"retry", "wait", "again", "available", "backoff", "reset", "next"}
+	waitStems  = []string{"retry", "wait", "again", "available", "backoff", "reset", "next", "throttleseconds"}
 )
 
 // inWords inspects errors whose body says that there were too many calls, or when to call again. A

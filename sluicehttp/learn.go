@@ -154,7 +154,11 @@ func (st *state) learn(said *ratelimit.Info, found *findings, now time.Time) {
 		at, source = pending, of
 	}
 	if at.After(now) && st.published == nil {
-		usedup.Pause(st.gate, st.t.later(st.cut(at, now, source), now), source+": nothing remains")
+		why := source + ": nothing remains"
+		if source == said.RetrySource { // of a redirect
+			why = (&StatusError{Status: said.Status}).Error()
+		}
+		usedup.Pause(st.gate, st.t.later(st.cut(at, now, source), now), why)
 	}
 	st.noteLast(said, found)
 	st.mu.Lock()

@@ -233,6 +233,16 @@ func TestTransport_ExhaustedLimit(t *testing.T) {
 	}
 }
 
+// The reason of a pause for a redirect that says when is the redirect: no limit is exhausted.
+func TestStats_PausedByARedirect(t *testing.T) {
+	inWorld(t, sluicehttp.Config{}, layers(sluicetest.On(1, sluicetest.Status(303, "Retry-After: 10"))), func(w *world) {
+		w.wantGet("http://a.test/", 303)
+		if s := stats(t, w.rt); !s.PausedUntil.Equal(w.start.Add(10*time.Second)) || s.PausedWhy != "303 See Other" {
+			t.Errorf("paused until %v: %s", s.PausedUntil, s.PausedWhy)
+		}
+	})
+}
+
 func TestStats_Limits(t *testing.T) {
 	answer := sluicetest.Status(200, "X-RateLimit-Limit: 50", "X-RateLimit-Remaining: 0", "X-RateLimit-Reset: 30", "Retry-After: soon, perhaps")
 	inWorld(t, sluicehttp.Config{}, layers(sluicetest.Header("RateLimit-Reset: -1"), answer), func(w *world) {

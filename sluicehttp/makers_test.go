@@ -1,6 +1,8 @@
 package sluicehttp_test
 
 import (
+	"bytes"
+	"compress/gzip"
 	"errors"
 	"fmt"
 	"io"
@@ -310,6 +312,58 @@ func TestMakers(t *testing.T) {
 			})
 		}
 	}
+}
+
+// A request with an Accept-Encoding of its own, such as one that httputil.ReverseProxy passes on, gets a body that
+// is packed. It is heard, and passed on as it is.
+func TestMakers_Packed(t *testing.T) {
+	const json = "Content-Type: application/json"
+	long := packed(`{"error":{"message":"API rate limit exceeded"}}` + strings.Repeat(" ", 1<<20))
+	for _, c := range []struct {
+		name     string
+		status   int
+		encoding string
+		body     string
+		want     time.Duration
+	}{
+		{"a wait", 429, "gzip", packed(`{"retry_after":20}`), 20 * second},
+		{"words", 400, "GZIP", packed(`{"error":{"message":"API rate limit exceeded"}}`), second},
+		{"other words", 400, "gzip", packed(`{"error":{"message":"unknown field"}}`), 0},
+		{"the beginning", 400, "gzip", long, second},
+		{"cut off", 400, "gzip", long[:len(long)/2], second},
+		{"not packed", 400, "gzip", `{"error":{"message":"API rate limit exceeded"}}`, second},
+		{"another encoding", 400, "br", packed(`{"error":{"message":"API rate limit exceeded"}}`), 0},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			cfg := sluicehttp.Config{Retry: sluice.RetryPolicy{Attempts: 2, ThrottleBackoff: sluice.Constant(second)}}
+			faults := layers(sluicetest.On(1, sluicetest.Reply(c.status, c.body, json, "Content-Encoding: "+c.encoding)))
+			inWorld(t, cfg, faults, func(w *world) {
+				req := request(w, bg, "GET", "https://a.test/", nil)
+				req.Header.Set("Accept-Encoding", "gzip, br")
+				status, body, err := w.do(req)
+				if c.want > 0 {
+					if status != 200 || err != nil {
+						t.Errorf("%d, %v", status, err)
+					}
+					w.wantCame(0, c.want)
+					return
+				}
+				if status != c.status || body != c.body || err != nil {
+					t.Errorf("%d, %q, %v", status, body, err)
+				}
+				w.wantCame(0)
+			})
+		})
+	}
+}
+
+// packed returns text as gzip.
+func packed(text string) string {
+	var b bytes.Buffer
+	w := gzip.NewWriter(&b)
+	w.Write([]byte(text)) // to memory, which does not fail
+	w.Close()
+	return b.String()
 }
 
 // A configured inspector has the last word.

@@ -2,8 +2,10 @@ package sluicehttp
 
 import (
 	"bytes"
+	"compress/gzip"
 	"io"
 	"net/http"
+	"strings"
 	"sync"
 	"time"
 
@@ -77,6 +79,19 @@ func (p *peeked) seen() []byte {
 	defer p.mu.Unlock()
 	p.late = !p.done
 	return bytes.Clone(p.buffer)
+}
+
+// readable returns head, the beginning of the body of resp, without the byte order mark that servers of
+// .NET begin JSON with, and unpacked if it is gzip, up to mostPeeked bytes: a request with an
+// Accept-Encoding of its own gets that, such as one that httputil.ReverseProxy passes on. What cannot be
+// unpacked is returned as it is.
+func readable(resp *http.Response, head []byte) []byte {
+	if strings.EqualFold(resp.Header.Get("Content-Encoding"), "gzip") {
+		if r, err := gzip.NewReader(bytes.NewReader(head)); err == nil {
+			head, _ = io.ReadAll(io.LimitReader(r, mostPeeked)) // the end may be missing
+		}
+	}
+	return bytes.TrimPrefix(head, []byte(byteOrderMark))
 }
 
 const firstHold = 10 * time.Millisecond
@@ -187,7 +202,7 @@ func (st *state) peeker(resp *http.Response, said *ratelimit.Info, now time.Time
 				usedup.Hold(st.gate, until, source)
 			}
 		}
-		seen = peek(resp, patience, hold)
+		seen = readable(resp, peek(resp, patience, hold))
 		return bytes.Clone(seen)
 	}
 }

@@ -148,6 +148,15 @@ var unknownWords = []word{
 
 	// # When to call again
 
+	// https://bungie-net.github.io/#Exceptions-PlatformErrorCodes
+	{"Bungie", 503, "", "/Platform/x", "x", `{"ErrorCode":36,"ThrottleSeconds":20,"ErrorStatus":"ThrottleLimitExceededMinutes","Message":"Throttle limit exceeded","MessageData":{}}`, 20 * second, 0},
+	{"a usage limit that resets", 429, "", "/", "x", `{"error":{"type":"usage_limit_reached","message":"The usage limit has been reached","resets_in_seconds":20}}`, 20 * second, 20 * second},
+	{"when it resets", 429, "", "/", "x", `{"error":{"type":"rate_limit","resetsAt":946684820}}`, 20 * second, 20 * second},
+	{"a duration in words", 429, "", "/", "x", `{"retryAfter":"20 seconds"}`, 20 * second, 20 * second},
+	{"a time of the day in a field", 429, "", "/", "x", `{"retryAfter":"14:30:00"}`, second, second},
+	{"a duration in other words", 429, "", "/", "x", `{"retryAfter":"soon"}`, second, second},
+	{"a mark of the byte order", 429, "", "/", "x", "\ufeff" + `{"error":"slow down","retry_after":20}`, 20 * second, 20 * second},
+	{"words behind a mark of the byte order", 403, "", "/", "x", "\ufeff" + `{"error":"Too many requests"}`, second, second},
 	// https://spec.matrix.org/latest/client-server-api/#rate-limiting
 	{"Matrix", 429, "", "/", "x", `{"errcode":"M_LIMIT_EXCEEDED","error":"Too Many Requests","retry_after_ms":2500}`, 2500 * ms, 2500 * ms},
 	// https://developer.godaddy.com/getstarted

@@ -238,8 +238,8 @@ func (c *Controller) minute(t float64) float64 {
 }
 
 const (
-	costlyLost = 15 // calls that could not start make a blockage costly
-	windowLost = 8  // are enough to compare what was accepted with the blockage before, which was
+	costlyLost = 15 // calls that could not start make a rejection period costly
+	windowLost = 8  // are enough to compare what was accepted with the period before, which was
 )
 
 // unblock ends a blockage: call was accepted.

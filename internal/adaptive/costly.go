@@ -172,7 +172,7 @@ func (k *costly) end(c *Controller, call Call, blocked float64) {
 	}
 }
 
-// cycle returns what was accepted between the last costly blockage and the one that call has ended.
+// cycle returns what was accepted between the last costly rejection period and the one that call has ended.
 func (k *costly) cycle(c *Controller, call Call) costlyCycle {
 	blocked := c.blockage.from.at
 	got := max(0, c.ledger.granted(call)-k.start.granted)
@@ -184,7 +184,7 @@ func (k *costly) cycle(c *Controller, call Call) costlyCycle {
 	}
 }
 
-// windowed handles the end of a blockage that was cheaper than the last one, and reports whether as much was accepted
+// windowed handles the end of a rejection period that was cheaper than the last one, and reports whether as much was accepted
 // before both, as in a window. A rate that is near that of a window uses it up shortly before it ends. If it is none, the
 // cycle goes on.
 func (k *costly) windowed(c *Controller, call Call) bool {

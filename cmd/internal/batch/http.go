@@ -63,10 +63,17 @@ func (w web) check() (web, error) {
 	if err != nil {
 		return w, fmt.Errorf("-url: %w", err)
 	}
-	if u := req.URL; u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
-		return w, fmt.Errorf("-url %s: want http://host/… or https://host/…", w.url)
+	if !callable(req.URL) {
+		return w, fmt.Errorf("-url %s: %s", w.url, wantAddress)
 	}
 	return w, nil
+}
+
+const wantAddress = "want http://host/… or https://host/…"
+
+// callable reports whether u can be called. net/http finds out only when it sends, as if a host had failed.
+func callable(u *url.URL) bool {
+	return (u.Scheme == "http" || u.Scheme == "https") && u.Host != ""
 }
 
 // escape makes an item a part of an address that means just the item, unless
@@ -194,8 +201,11 @@ func (*caller) paced() bool { return true }
 func (c *caller) call(ctx context.Context, t *trip, s subject) (output, error) {
 	ctx, report := sluicehttp.WithReport(ctx)
 	req, err := c.request(ctx, s)
+	if err == nil && !callable(req.URL) {
+		err = errors.New(wantAddress)
+	}
 	if err != nil {
-		return output{}, err
+		return output{}, finalError{err} // it would be the same again, and says nothing about a server
 	}
 	resp, err := c.client.Do(req)
 	if err != nil {

@@ -190,6 +190,29 @@ func TestBinaryDeadHost(t *testing.T) {
 	}
 }
 
+// An address that cannot be called fails for good: the job neither stops for many of them, to be resumed in vain, nor
+// sets anything aside.
+func TestBinaryBadAddresses(t *testing.T) {
+	for bad, why := range map[string]string{
+		"http://127.0.0.1:bad":   `invalid port ":bad`,
+		"ftp://127.0.0.1/":       "want http://host/…",
+		"/":                      "want http://host/…",
+		"127.0.0.1:1/":           "first path segment in URL cannot contain colon",
+		"http:///":               "want http://host/…",
+		"http://127.0.0.1:1\x7f": "invalid control character in URL",
+	} {
+		var items strings.Builder
+		for i := range 40 {
+			fmt.Fprintf(&items, "%s%d\n", bad, i)
+		}
+		r := runIn(t, t.TempDir(), items.String(), "-jobs", "1", "-url", "{}")
+		r.want(t, 1, "", "0 ok, 40 failed", why)
+		if strings.Contains(r.stderr, "aside") {
+			t.Errorf("%s: %.300s", bad, r.stderr)
+		}
+	}
+}
+
 // A server that wants to be left alone for longer stops the job. Nothing has
 // failed, and it can be resumed.
 func TestBinaryServerWait(t *testing.T) {
