@@ -435,8 +435,8 @@ func (s *listener) opens() time.Duration {
 	return sat.Add(now, wait)
 }
 
-// refilled notes what the responses of the server show of its bucket. It counts calls, so a gate that learns of other units
-// does not use it.
+// refilled notes a finding about a bucket of the server, which counts calls: a gate that learns of other units does not
+// use it.
 func (s *listener) refilled(r adaptive.Refill) {
 	s.queue.Lock()
 	var news *Event

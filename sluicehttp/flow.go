@@ -10,17 +10,17 @@ import (
 
 // # How fast does a bucket refill?
 //
-// Servers such as throttled and tollbooth say with each granted call how many remain in a bucket, and not how fast it
-// refills. But between two responses what remains falls by the calls, and rises by the refill:
+// Servers such as throttled and tollbooth say with each granted call the remaining quota of a bucket, and not the rate at
+// which it refills. But between two responses that quota falls by the calls, and rises by the refill:
 //
 //	at       2.32 s   2.43 s
 //	call         25       31     6 calls later
 //	remains       9        7     fell by 2
 //
-// So 4 came back in 0.11 s, about 36 per second. What remains is rounded down, so that may be 3 or 5; and the calls took
+// So 4 came back in 0.11 s, about 36 per second. The quota is rounded down, so that may be 3 or 5; and the calls took
 // unequal time to the server. Each response bounds the rate, and of all responses since a first one the closest bounds
-// count. In a full bucket nothing comes back, so it begins anew whenever as much remains as ever did. What that is worth
-// is in internal/adaptive/refill.go.
+// apply. In a full bucket nothing comes back, so the bounds begin again whenever as much remains as ever did.
+// internal/adaptive/refill.go says what the rate is good for.
 //
 // # Is it a bucket, and is it true?
 //
@@ -46,7 +46,7 @@ type flow struct {
 	barring
 }
 
-// A gauge is what a response says, and when.
+// A gauge is the remaining quota in a response, and its times.
 type gauge struct {
 	call      uint16 // 0 for none
 	sent, now time.Time
@@ -54,7 +54,7 @@ type gauge struct {
 	reset     time.Time
 }
 
-// took returns how long the response took.
+// took returns the duration of the call until its response.
 func (g *gauge) took() time.Duration { return g.now.Sub(g.sent) }
 
 // bounds are those of a rate per second.
@@ -64,21 +64,21 @@ type bounds struct{ least, most float64 }
 var all = bounds{math.Inf(-1), math.Inf(1)}
 
 const (
-	flowBar   = time.Minute // how long nothing is believed after what was not true,
-	flowProof = time.Minute // and how long what was
+	flowBar   = time.Minute // for which nothing is believed after a false header,
+	flowProof = time.Minute // and a proven one is
 
-	soon = .2 // seconds: a bucket that is empty then will soon be
-	few  = 2. // calls; if no more remain, the bucket will soon be empty whatever its rate is, and a fall by fewer is rounding
+	soon = .2 // seconds: a bucket that is empty by then is nearly empty
+	few  = 2. // calls; so is one of which no more remain, and a fall by fewer may be rounding
 
 	wellKnown   = .15 // a rate that may be wrong by that share raises the pace,
 	roughly     = .35 // by that lowers it,
 	hardly      = .4  // and by that, by the last response alone, is one at all
 	sameRefill  = .2  // as a share, by which two rates differ that are the same
-	mostLate    = 2   // the quickest response, divided by it, is how much later than usual two calls are counted at most
+	mostLate    = 2   // the quickest response, divided by it, is the most by which two calls are counted later than usual
 	leastRefill = .25 // of the pace: a search stands still only if the rate may be that; in a window nothing comes back
 )
 
-// note notes response r, in which remaining is left of l, and returns what is known after it.
+// note notes response r, in which remaining is left of l, and returns the conclusions.
 func (f *flow) note(l *ratelimit.Limit, remaining float64, r *reply) adaptive.Refill {
 	clock := l.Rounding > time.Second || l.Rounding == time.Second && l.ResetAt.Sub(r.now)%time.Second != 0
 	at := gauge{r.call, r.sent, r.now, remaining, l.ResetAt}
@@ -116,7 +116,8 @@ func (f *flow) note(l *ratelimit.Limit, remaining float64, r *reply) adaptive.Re
 	return f.find(&at, r.later)
 }
 
-// find returns what is known after the response at, which f.bounds includes, and after which so many calls were sent later.
+// find returns the conclusions from the response at, which f.bounds includes. later is the number of calls that were sent
+// after its own.
 func (f *flow) find(at *gauge, later float64) (found adaptive.Refill) {
 	fell, left := f.from.remaining-at.remaining, at.remaining-later
 	proven := at.now.Before(f.proven)
@@ -179,7 +180,7 @@ func (f *flow) bound(at *gauge) bool {
 	return f.least <= f.most && f.most >= 0
 }
 
-// unsure returns by how much the middle of the bounds may be wrong, as a share of it; infinite if the rate may be 0.
+// unsure returns by which share the middle of the bounds may be wrong; infinity if the rate may be 0.
 func (b bounds) unsure() float64 {
 	if b.least <= 0 || math.IsInf(b.most, 1) {
 		return math.Inf(1)
@@ -207,7 +208,7 @@ func (f *flow) stands(at *gauge, rounding time.Duration) bool {
 	return moved == 0 && passed > 0 || passed > 2*rounding+mostOvertaking && moved < passed/2
 }
 
-// fail forgets what was believed, and believes nothing for a while.
+// fail forgets all, and believes nothing for a while.
 func (f *flow) fail(now time.Time) (found adaptive.Refill) {
 	bar := f.barring
 	if !now.Before(f.barred) {

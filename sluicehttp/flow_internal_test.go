@@ -10,7 +10,8 @@ import (
 	"github.com/sluice-go/sluice/sluicehttp/ratelimit"
 )
 
-// A source is what a server says: of the call i at an instant, in seconds, how many remain, and whether it is granted.
+// A source returns the remaining quota that a server states after call i at an instant, in seconds, and whether it grants
+// the call.
 type source func(i int, at float64) (remaining float64, granted bool)
 
 // bucketOf returns a bucket of which a call takes so much. It throttles no call if it limits nothing.

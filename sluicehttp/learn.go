@@ -179,7 +179,7 @@ func (st *state) learn(said *ratelimit.Info, found *findings, now time.Time) {
 	}
 }
 
-// noteRefills tells the gate what found has of buckets.
+// noteRefills tells the gate the findings about buckets.
 func (st *state) noteRefills(said *ratelimit.Info, found *findings) {
 	if st.t.cfg.Published.Disabled {
 		return

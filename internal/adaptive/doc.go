@@ -39,7 +39,7 @@
 // limits, chance.go ignores rejections without meaning, trial.go finds out whether the pace matters,
 // suspect.go finds the unit that is limited
 // where calls take of several, peers.go and peer.go share what was learned with other processes,
-// service.go tells an incident from a limit, refill.go uses what responses say remains,
+// service.go tells an incident from a limit, refill.go uses the remaining quota in responses,
 // belief.go reports it and snapshot.go restores it. controller.go leads a call through them, and
 // act.go changes what is believed.
 //

@@ -2,7 +2,7 @@ package adaptive
 
 import "time"
 
-// A Refill is what the responses of a server show of its bucket.
+// A Refill is a finding about a bucket of the server from the remaining quota in its responses.
 type Refill struct {
 	Rate   float64 // at which it refills, in calls per second; 0: unknown
 	Unsure float64 // by how much that may be wrong, as a share
@@ -13,31 +13,31 @@ type Refill struct {
 	Wrong bool // earlier responses have shown something that is not true
 }
 
-// A refill is what has followed from responses.
+// A refill is the state that such findings have left.
 //
 // # What if responses show the rate before a call is throttled?
 //
 // A search finds the limit by a throttled call, which often costs a second, in which no call may start. Some servers say
-// with each response how many calls remain. If a bucket is full again after each call, the pace is below its rate. If
+// with each response the number of calls that remain. If a bucket is full again after each call, the pace is below its rate. If
 // less and less remains, the pace is above it, and the difference is the rate: without a throttled call. So a search
 // doubles twice as fast while the bucket is full, stands still while it gets empty, and then keeps to the rate. 300 calls
 // to a server that accepts 50/s with a burst of 10 took 8.7 s, and take 7.3 s.
 //
-// What responses say may not be true. So it only changes a pace that there is already, by no more than a throttled call
+// A header may not be true. So it only changes a pace that there is already, by no more than a throttled call
 // could. The first rate lowers the pace, but is left after a few seconds by trying more: either a call is throttled when
 // nothing remains, or the rate was no limit. In that case the search goes on where it was.
 type refill struct {
 	before float64 // the pace before the first rate of a row
 }
 
-// mostUnproven is by how much a rate that no throttled call has proven may be too low, as a share. With less the gate
-// would keep to it for minutes.
+// mostUnproven is the share by which a rate that no throttled call has proven may be too low. With less the gate would
+// keep to it for minutes.
 const mostUnproven = .5
 
-// mostRaise bounds how many times as fast as before calls start after one response.
+// mostRaise bounds the factor by which one response raises the pace.
 const mostRaise = 2
 
-// mostLower bounds how much slower, as an estimate from a throttled call does.
+// mostLower is the same for lowering, as in an estimate from a throttled call.
 const mostLower = 4
 
 // Refilled notes r, which is known at now. It reports whether a belief has changed.
@@ -82,7 +82,7 @@ func (f *refill) measured(c *Controller, r Refill) (changed bool) {
 	return true
 }
 
-// undo forgets a rate that is not true.
+// undo forgets a rate that was no limit.
 func (f *refill) undo(c *Controller) (changed bool) {
 	if c.phase != Tracking || c.why != Refills {
 		return false

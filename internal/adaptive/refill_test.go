@@ -25,7 +25,7 @@ func TestController_Refilled_Search(t *testing.T) {
 		{"nothing", Refill{}, false, 40},
 		{"full", Refill{Full: true}, false, 80},
 		{"sinks", Refill{Sinks: true}, false, 20},
-		{"full, costly", Refill{Full: true}, true, 20 * math.Exp2(8/patientDouble)},
+		{"full, costly", Refill{Full: true}, true, 20 * math.Exp2(8./patientDouble)},
 	} {
 		c := searching(20)
 		c.cfg.Costly = tc.costly
