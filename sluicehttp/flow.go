@@ -133,7 +133,9 @@ func (f *flow) find(at *gauge, later float64) (found adaptive.Refill) {
 		if !f.agrees() {
 			return f.fail(at.now)
 		}
-		f.used = f.used || lowers
+		if lowers {
+			f.used, found.Debt = true, max(0, few-left)
+		}
 		f.begin(at)
 	} else {
 		found.Sinks = mayLower && f.most > leastRefill*pace && left <= soon*pace

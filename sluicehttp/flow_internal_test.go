@@ -177,6 +177,18 @@ func TestFlow_NoBucket(t *testing.T) {
 // steep is a pace above the rate of a bucket of 50/s with a burst of 10, that is found on the way.
 var steep = flowTest{first: 75, last: 75, lasts: 1, rounding: time.Second}
 
+// Calls that are on their way count as if they had taken their part. If they may need more than is left, that is a debt.
+func TestFlow_Debt(t *testing.T) {
+	for later, want := range map[float64]float64{0: 0, 1: 0, 4: 2, 10: 8} {
+		now := time.Unix(1e9, 0)
+		f := flow{full: 9, from: gauge{call: 1, remaining: 9}, bounds: bounds{40, 60}, last: bounds{40, 60}}
+		at := gauge{call: 13, sent: now, now: now, remaining: 4}
+		if found := f.find(&at, later); found.Rate != 50 || found.Debt != want {
+			t.Errorf("%v later: %+v, want a debt of %v", later, found, want)
+		}
+	}
+}
+
 // The pace is lowered once. Then the bucket has to be emptied: a call that is throttled when nothing remains proves the
 // rate, for a minute, and then for two.
 func TestFlow_Proof(t *testing.T) {

@@ -6,6 +6,7 @@ import "time"
 type Refill struct {
 	Rate   float64 // at which it refills, in calls per second; 0: unknown
 	Unsure float64 // by how much that may be wrong, as a share
+	Debt   float64 // calls for which it has to refill before others may start
 	Proven bool    // calls were throttled when nothing remained, and only then
 
 	Full  bool // nothing was missing but the last call: it refills as fast as calls start, or faster
@@ -69,6 +70,8 @@ func (f *refill) measured(c *Controller, r Refill) (changed bool) {
 			f.before = p.now
 		}
 		rate = max(rate, p.now/mostLower)
+		c.outdate() // calls that are out have started at the pace that was too high, and use up what is left
+		c.openAt(max(c.next, c.at+r.Debt/r.Rate))
 	case c.phase != Tracking || rate*(1-r.Unsure) <= p.rate:
 		return false
 	default:

@@ -3,6 +3,7 @@ package adaptive
 import (
 	"math"
 	"testing"
+	"time"
 )
 
 // searching returns a controller that searches at that pace.
@@ -120,5 +121,32 @@ func TestController_Refilled_NotNow(t *testing.T) {
 				t.Errorf("%s: %+v: %v at %v", name, r, c.phase, c.pace.now)
 			}
 		}
+	}
+}
+
+// A call that started before the pace was lowered, and is throttled afterwards, says nothing of the new pace. It had led to
+// 318 per second of 200.
+func TestController_Refilled_Outdates(t *testing.T) {
+	c := searching(600)
+	before := c.Started(second, 1, 0)
+	c.Refilled(second, Refill{Rate: 190, Unsure: .2})
+	c.Ended(second+10*time.Millisecond, before, Reply{Outcome: Refused, RetryAfter: second})
+	equal(t, "rate", c.pace.rate, 190)
+	if at := c.Peek(second+10*time.Millisecond, 0); c.Blocked() || at != 2*second+10*time.Millisecond {
+		t.Errorf("blocked %v, the next call starts at %v: the server asks for a second", c.Blocked(), at)
+	}
+}
+
+// Calls in flight may need more than is left. The next one waits until that has come back.
+func TestController_Refilled_Debt(t *testing.T) {
+	c := searching(600)
+	c.meanCost = 2
+	c.Refilled(second, Refill{Rate: 100, Unsure: .2, Debt: 10})
+	if at := c.Peek(second, 0); at != 1100*time.Millisecond {
+		t.Errorf("the next call starts at %v", at)
+	}
+	c.openAt(5)
+	if c.Refilled(second, Refill{Rate: 90, Unsure: .2, Debt: 10}); c.Peek(second, 0) != 5*second {
+		t.Errorf("the next call starts at %v, earlier than before", c.Peek(second, 0))
 	}
 }
