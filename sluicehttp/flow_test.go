@@ -100,6 +100,9 @@ func TestTransport_Refill(t *testing.T) {
 			inWorld(t, c.cfg, layers(sluicetest.Handler(srv)), func(w *world) {
 				w.calls(32, 300)
 				t.Logf("%v, %d throttled", w.now(), srv.refused)
+				if c.cfg.Published.Disabled && w.now() < 8*time.Second {
+					t.Errorf("300 calls took only %v: what remains was used", w.now())
+				}
 				if w.now() > c.most || srv.refused > c.throttled {
 					t.Errorf("300 calls took %v, %d were throttled", w.now(), srv.refused)
 				}
