@@ -6,6 +6,7 @@ import (
 	"github.com/sluice-go/sluice/internal/adaptive"
 	"github.com/sluice-go/sluice/internal/errs"
 	"github.com/sluice-go/sluice/internal/queue"
+	"github.com/sluice-go/sluice/internal/refills"
 	"github.com/sluice-go/sluice/internal/sat"
 	"github.com/sluice-go/sluice/internal/usedup"
 	"github.com/sluice-go/sluice/limits"
@@ -76,6 +77,7 @@ func init() {
 			gate.(*Gate).pauseUntil(until, why, queue.Forever, kind)
 		}
 	}
+	refills.Tell = func(gate any, r adaptive.Refill) { gate.(*Gate).refilled(r) }
 	usedup.Pause, usedup.Hold, usedup.Restart = pause(byWindow), pause(byDoubt), pause(byOthers)
 }
 
@@ -431,4 +433,21 @@ func (s *listener) opens() time.Duration {
 	now := s.queue.Now()
 	wait, _ := s.brakes.peek(now, s.room.calls.Calls())
 	return sat.Add(now, wait)
+}
+
+// refilled notes a finding about a bucket of the server, which counts calls: a gate that learns of other units does not
+// use it.
+func (s *listener) refilled(r adaptive.Refill) {
+	s.queue.Lock()
+	var news *Event
+	if l := s.learner; l != nil && l.more == nil && l.unit == Calls {
+		now := s.queue.Now()
+		if l.controller.Refilled(now, r) {
+			news = s.changedMind(now)
+		}
+	}
+	s.queue.Unlock()
+	if news != nil {
+		s.report(*news)
+	}
 }

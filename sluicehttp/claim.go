@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/internal/adaptive"
 	"github.com/sluice-go/sluice/sluicehttp/ratelimit"
 )
 
@@ -63,10 +64,11 @@ type finding struct {
 	pending time.Time
 	last    lastCall // the call after which others wait, if it has a time
 
-	rate      sluice.Rate // of a limit with short windows, or that was not used up; or zero
-	fresh     bool        // a short window has just begun
-	rateEnded bool        // it had one until now
-	tooLow    bool        // the estimate of the gate: far too much of the limit remains
+	rate      sluice.Rate     // of a limit with short windows, or that was not used up; or zero
+	fresh     bool            // a short window has just begun
+	rateEnded bool            // it had one until now
+	tooLow    bool            // the estimate of the gate: far too much of the limit remains
+	refill    adaptive.Refill // of a bucket
 }
 
 // findings are those of a response, in the order of its limits.
@@ -98,6 +100,7 @@ type claim struct {
 	tally  tally
 	short  shortWindow
 	unused unused
+	flow   flow
 
 	// That nothing remains, since a response that arrived at emptyAt.
 	empty     bool

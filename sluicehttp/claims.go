@@ -64,6 +64,7 @@ func (st *state) throttledByOthers(now time.Time) {
 	for _, c := range st.claimed {
 		if most, known := c.most.Value(); known {
 			c.unused.refuse(most, c.unused.least, now)
+			c.flow.fail(now)
 		}
 	}
 }
@@ -141,6 +142,9 @@ func (st *state) claims(said *ratelimit.Info, r *reply, found *findings) (refill
 		most := mostOf(l)
 		reserve := st.t.cfg.Published.reserve(most)
 		c.note(l, reserve, r, f)
+		if remaining, _ := l.Remaining.Value(); reserve == 0 && countsCalls(l) && !c.tally.several && c.short.length == 0 {
+			f.refill = c.flow.note(l, remaining, r)
+		}
 		if f.ignore = f.ignore || several; f.ignore {
 			f.pending, f.last = time.Time{}, lastCall{}
 		}

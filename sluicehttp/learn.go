@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"github.com/sluice-go/sluice"
+	"github.com/sluice-go/sluice/internal/adaptive"
+	"github.com/sluice-go/sluice/internal/refills"
 	"github.com/sluice-go/sluice/internal/usedup"
 	"github.com/sluice-go/sluice/sluicehttp/ratelimit"
 )
@@ -161,6 +163,7 @@ func (st *state) learn(said *ratelimit.Info, found *findings, now time.Time) {
 		usedup.Pause(st.gate, st.t.later(st.cut(at, now, source), now), why)
 	}
 	st.noteLast(said, found)
+	st.noteRefills(said, found)
 	st.mu.Lock()
 	defer st.mu.Unlock()
 	if len(said.Limits) > 0 {
@@ -177,5 +180,17 @@ func (st *state) learn(said *ratelimit.Info, found *findings, now time.Time) {
 	}
 	if st.spacesWindows() {
 		st.noteWindows(said, found)
+	}
+}
+
+// noteRefills tells the gate the findings about buckets.
+func (st *state) noteRefills(said *ratelimit.Info, found *findings) {
+	if st.t.cfg.Published.Disabled {
+		return
+	}
+	for i := range min(len(said.Limits), len(found)) {
+		if r := found[i].refill; r != (adaptive.Refill{}) {
+			refills.Tell(st.gate, r)
+		}
 	}
 }

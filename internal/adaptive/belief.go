@@ -19,13 +19,14 @@ const (
 	Shared                  // another process has learned it
 	Incident                // the pace is what was accepted before an incident
 	Chance                  // no more calls are throttled at twice the pace
+	Refills                 // the remaining quota in the responses shows the rate
 )
 
 func (w Why) String() string {
 	return [...]string{"nothing was throttled", "first throttled call", "measured between throttled calls", "a throttled call was costly",
 		"same number per window", "throttled above a number in flight", "not throttled above a number in flight",
 		"latency", "restored", "another unit is limited", "learned by another process", "accepted before an incident",
-		"not throttled more at twice the pace"}[w]
+		"not throttled more at twice the pace", "measured by the remaining quota"}[w]
 }
 
 func (p Phase) String() string {

@@ -39,6 +39,7 @@ type Controller struct {
 	cycles   cycles
 	sharing  sharing
 	service  service
+	refill   refill
 
 	began    bool
 	meanCost float64 // mean cost of a call

@@ -39,7 +39,7 @@
 // limits, chance.go ignores rejections without meaning, trial.go finds out whether the pace matters,
 // suspect.go finds the unit that is limited
 // where calls take of several, peers.go and peer.go share what was learned with other processes,
-// service.go tells an incident from a limit,
+// service.go tells an incident from a limit, refill.go uses the remaining quota in responses,
 // belief.go reports it and snapshot.go restores it. controller.go leads a call through them, and
 // act.go changes what is believed.
 //
@@ -68,6 +68,7 @@
 //	               costly.hold, costly.looking, costly.low, costly.measured, costly.price, costly.slow,
 //	               costly.start, ledger.sent, pace.calls, pace.quiet, pace.refuted, pace.rise, pace.span,
 //	               pace.unsure, point.granted
+//	refill.go      at, pace.now, pace.unsure
 //	service.go     costly, blockage.quiet, costly.start
 //	snapshot.go    meanCost, refusal, capacity.entry, capacity.limit, costly.high,
 //	               costly.hold, costly.low, costly.price, pace.quiet, pace.refuted
