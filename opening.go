@@ -22,7 +22,7 @@ import (
 // there, and lost where 32 callers at once show what a window holds, or that dropped connections are a limit.
 
 const (
-	openingFirst  = 32. // calls at once
+	openingFirst  = 16. // calls at once
 	openingEnough = 64. // without an answer: more at once show no more
 	openingDouble = 100 * time.Millisecond
 )

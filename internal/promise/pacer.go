@@ -41,7 +41,8 @@ type pacerControl struct {
 	p *pacer.Pacer
 
 	mu    sync.Mutex
-	known time.Time // the next slot is not earlier
+	known time.Time   // the next slot is not earlier
+	seen  []time.Time // the next slots that Stats has returned
 }
 
 // note records that the next slot is at least d away.
@@ -76,8 +77,22 @@ func (c *pacerControl) Stats() sluice.Stats {
 	c.mu.Unlock()
 	if time.Until(known) > 0 {
 		r := c.p.Reserve(1)
-		s.NextSlot = time.Now().Add(r.Delay())
+		s.NextSlot = c.same(time.Now().Add(r.Delay()))
 		r.Cancel()
 	}
 	return s
+}
+
+// same returns the slot that Stats has returned before if there is one less than a millisecond from next: some time passes
+// before the delay of a reservation is added to the time.
+func (c *pacerControl) same(next time.Time) time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, slot := range c.seen {
+		if next.Sub(slot).Abs() < time.Millisecond {
+			return slot
+		}
+	}
+	c.seen = append(c.seen, next)
+	return next
 }
