@@ -710,7 +710,7 @@ func TestGate_Restore_AfterStray(t *testing.T) {
 		before := limits.Must(New(Config{Adaptive: Adaptive{Search: true, Start: PerSecond(7)}}))
 		p := limits.Must(before.Acquire(t.Context()))
 		p.Done(ThrottledFor(errors.New("busy"), time.Second))
-		g := limits.Must(New(Config{}))
+		g := limits.Must(New(Config{Concurrency: 32})) // otherwise not all of them leave at once
 		var calls sync.WaitGroup
 		for i := range 32 {
 			calls.Go(func() {

@@ -21,8 +21,8 @@ type Config struct {
 	Name string
 
 	// Concurrency is the most calls in flight. 0 means no limit. A gate that has no other limit either, nor a Parent,
-	// starts its first burst in steps, unless it searches or must not learn: 32 calls at once, one more for each
-	// answer, and twice as many every 100 ms without one, until 32 were answered.
+	// starts its first burst in steps, unless it searches or must not learn: 14 calls at once, one more for each
+	// answer, and twice as many every 100 ms without one, until 50 were answered.
 	Concurrency int64
 
 	// ConcurrencyUnit is the unit of Concurrency. Empty means Calls.

@@ -34,32 +34,34 @@ func startsOf(t *testing.T, g *sluice.Gate, n int, call func(i int) error) []tim
 	return left
 }
 
-// Nobody waits for slow answers: 32 calls leave at once, and twice as many have left after every 100 ms.
+// Nobody waits for slow answers: 14 calls leave at once, and twice as many have left after every 100 ms.
 func TestGate_FirstBurst_WithoutAnswers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := mustGate(t, sluice.Config{})
 		left := startsOf(t, g, 1000, func(int) error { time.Sleep(time.Minute); return nil })
 		for i, at := range left {
-			want := time.Duration(max(0, math.Log2(float64(i+1)/32)) * float64(100*time.Millisecond))
+			want := time.Duration(max(0, math.Log2(float64(i+1)/14)) * float64(100*time.Millisecond))
 			if at < want || at > want+time.Microsecond {
 				t.Fatalf("call %d left after %v, want %v", i+1, at, want)
 			}
 		}
-		if left[999] > 500*time.Millisecond {
+		if left[999] > 620*time.Millisecond {
 			t.Errorf("the last one left after %v", left[999])
 		}
 	})
 }
 
-// Each answer lets two calls leave: one in its place and one more. After 32 answers nothing is held back.
+// Each answer lets two calls leave: one in its place and one more. After 50 answers nothing is held back.
 func TestGate_FirstBurst_Answered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := mustGate(t, sluice.Config{})
 		left := startsOf(t, g, 200, func(int) error { time.Sleep(time.Millisecond); return nil })
 		for i, at := range left {
-			want := time.Millisecond // then there are 32 answers
-			if i < 32 {
-				want = 0
+			want := 3 * time.Millisecond // then there are 50 answers
+			for round, end := range []int{14, 14 + 28, 14 + 28 + 56} {
+				if i < end {
+					want = min(want, time.Duration(round)*time.Millisecond)
+				}
 			}
 			if at != want {
 				t.Fatalf("call %d left after %v, want %v", i+1, at, want)
@@ -81,8 +83,8 @@ func TestGate_FirstBurst_AfterSingleCalls(t *testing.T) {
 			startsOf(t, g, 1, func(int) error { time.Sleep(time.Second); return nil })
 		}
 		left := startsOf(t, g, 64, func(int) error { time.Sleep(time.Second); return nil })
-		if left[36] != 0 || left[37] == 0 {
-			t.Errorf("calls 37 and 38 left after %v and %v, want 37 at once: 32, and one for each answer", left[36], left[37])
+		if left[18] != 0 || left[19] == 0 {
+			t.Errorf("calls 19 and 20 left after %v and %v, want 19 at once: 14, and one for each answer", left[18], left[19])
 		}
 	})
 }
@@ -119,8 +121,8 @@ func TestGate_FirstBurst_OfChildren(t *testing.T) {
 		parent := mustGate(t, sluice.Config{})
 		first, second := mustGate(t, sluice.Config{Parent: parent}), mustGate(t, sluice.Config{Parent: parent})
 		left := startsOf(t, first, 64, func(int) error { time.Sleep(time.Second); return nil })
-		if left[31] != 0 || left[32] == 0 || left[63] > 101*time.Millisecond {
-			t.Errorf("of the first child calls 32, 33 and 64 left after %v, %v and %v", left[31], left[32], left[63])
+		if left[13] != 0 || left[14] == 0 || left[63] > 220*time.Millisecond {
+			t.Errorf("of the first child calls 14, 15 and 64 left after %v, %v and %v", left[13], left[14], left[63])
 		}
 		if left := startsOf(t, second, 100, func(int) error { time.Sleep(time.Second); return nil }); left[99] > 0 {
 			t.Errorf("then the last of the second left after %v", left[99])
@@ -140,8 +142,8 @@ func TestGate_FirstBurst_BesideALongCall(t *testing.T) {
 		startsOf(t, g, 40, func(int) error { return context.Canceled })
 		time.Sleep(time.Minute)
 		left := startsOf(t, g, 100, func(int) error { time.Sleep(time.Second); return nil })
-		if left[30] != 0 || left[31] == 0 || left[99] > 170*time.Millisecond {
-			t.Errorf("calls 31, 32 and 100 left after %v, %v and %v", left[30], left[31], left[99])
+		if left[12] != 0 || left[13] == 0 || left[99] > 290*time.Millisecond {
+			t.Errorf("calls 13, 14 and 100 left after %v, %v and %v", left[12], left[13], left[99])
 		}
 	})
 }
@@ -152,7 +154,7 @@ func TestGate_FirstBurst_WithoutResults(t *testing.T) {
 		g := mustGate(t, sluice.Config{})
 		ctx, cancel := context.WithCancel(t.Context())
 		var permits []*sluice.Permit
-		for range 32 {
+		for range 14 {
 			p, err := g.Acquire(ctx)
 			if err != nil {
 				t.Fatal(err)
@@ -173,9 +175,9 @@ func TestGate_FirstBurst_WithoutResults(t *testing.T) {
 		for _, p := range permits {
 			p.Release()
 		}
-		left := startsOf(t, g, 32, func(int) error { time.Sleep(time.Second); return nil })
-		if left[31] != 0 {
-			t.Errorf("the last of 32 left after %v", left[31])
+		left := startsOf(t, g, 14, func(int) error { time.Sleep(time.Second); return nil })
+		if left[13] != 0 {
+			t.Errorf("the last of 14 left after %v", left[13])
 		}
 	})
 }

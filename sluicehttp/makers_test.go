@@ -418,7 +418,7 @@ func TestMakers_OtherReasons(t *testing.T) {
 					})
 				}
 				wg.Wait()
-				if n, learned := len(w.srv.Record().Requests), stats(t, w.rt).Learned; n != 400 || learned != nil || w.now() != 500*ms {
+				if n, learned := len(w.srv.Record().Requests), stats(t, w.rt).Learned; n != 400 || learned != nil || w.now() > 510*ms { // two of 16 wait for a first answer
 					t.Errorf("%d requests in %v, learned %v", n, w.now(), learned)
 				}
 			})

@@ -85,7 +85,7 @@ func TestTransport_UnclearRefusals(t *testing.T) {
 		"Apache mod_qos":                {rate(500, 10), sluicehttp.Config{}, "GET", 32, 396, 100, 23 * time.Second},
 		"403":                           {rate(403, 10), sluicehttp.Config{}, "GET", 32, 340, 80, 23 * time.Second},
 		"509":                           {rate(509, 10), sluicehttp.Config{}, "GET", 32, 396, 100, 23 * time.Second},
-		"423 with a Retry-After":        {sluicetest.Limit{Concurrency: 4, Status: 423, HeaderStyle: sluicetest.RetryAfter}, sluicehttp.Config{}, "GET", 32, 396, 100, 8 * time.Second},
+		"423 with a Retry-After":        {sluicetest.Limit{Concurrency: 4, Status: 423, HeaderStyle: sluicetest.RetryAfter}, sluicehttp.Config{}, "GET", 32, 396, 100, 9 * time.Second},
 		"409 with a Retry-After":        {sluicetest.Limit{Count: 20, Per: time.Second, Burst: 10, Status: 409, HeaderStyle: sluicetest.RetryAfter}, sluicehttp.Config{}, "GET", 32, 396, 100, 24 * time.Second},
 		"told the rate":                 {rate(503, 10), sluicehttp.Config{Gate: sluice.Config{Rate: sluice.Rate{Count: 20, Per: time.Second}}}, "GET", 32, 400, 2, 21 * time.Second},
 	} {
@@ -125,7 +125,7 @@ func TestTransport_UnclearDrops(t *testing.T) {
 		"reset above 8 in flight":       {sluicetest.Reset(), 8, 0, "GET", 396, 60, 8 * time.Second},
 		"cut above 8 in flight":         {sluicetest.Cut(), 8, 0, "GET", 396, 60, 8 * time.Second},
 		"reset above 8 in flight, POST": {sluicetest.Reset(), 8, 0, "POST", 340, 60, 8 * time.Second},
-		"reset above 20 per second":     {sluicetest.Reset(), 0, 20, "GET", 396, 60, 24 * time.Second},
+		"reset above 20 per second":     {sluicetest.Reset(), 0, 20, "GET", 396, 75, 24 * time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
 			all := int64(0)

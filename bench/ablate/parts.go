@@ -56,7 +56,7 @@ var parts = []part{
 	{"quiet", "blockage.go", `b.quiet = call.sent - b.last`, `b.quiet = 0`},
 	{"presume", "blockage.go", `return b.poll.sent + max(leastSilence, 3*c.refusal)`, `return b.poll.sent + 1e9`},
 	{"longer", "blockage.go", "c.service.longer(c))\n", "1e9)\n"},
-	{"costlyphase", "blockage.go", `c.cfg.Costly || lost > 15 &&`, `c.cfg.Costly || false && lost > 15 &&`},
+	{"costlyphase", "blockage.go", `c.cfg.Costly || lost > costlyLost &&`, `c.cfg.Costly || false && lost > costlyLost &&`},
 	{"crowdstart", "blockage.go", `if b.crowd && b.costly(blocked, c.refusal) {`, `if false && b.crowd && b.costly(blocked, c.refusal) {`},
 	{"lastprice", "blockage.go", `c.costly.price = max(blocked, .3*c.costly.price)`, `c.costly.price = blocked`},
 	{"service", "service.go", `return s.since != 0 && s.asked > 0 &&`, `return false && s.since != 0 && s.asked > 0 &&`},

@@ -204,6 +204,8 @@ func (c *composite) newNode(parent *node) *node {
 	for _, q := range g.quotas {
 		cfg.Limits = append(cfg.Limits, sluice.Limit{Name: q.name, Limiter: q.limiter, Unit: q.unit})
 	}
+	// The model knows nothing of the first burst, which a gate without a limit starts in steps.
+	cfg.Adaptive.Disabled = g.room == 0 && cfg.Rate.Count == 0 && len(cfg.Limits) == 0 && parent == nil
 	c.makeGate(g, cfg)
 	return g
 }
