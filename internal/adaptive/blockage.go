@@ -74,10 +74,10 @@ const (
 	mostTurns = 10 // polls after which a process whose peers are granted calls is banned alone
 )
 
-// crowdWindows are the lengths of windows that often begin with the first call, in seconds, and each is asked for after a
-// crowd: with gaps that grow, a minute was found after 110 s. More of them prolong a ban that ends between two polls: with
+// firstWindows are the lengths of windows that often begin with the first call, in seconds, and each is asked for after a
+// crowd, and the last one after the first silence: with gaps that grow, a minute was found after 110 s. More of them prolong a ban that ends between two polls: with
 // 30 s as well, the league's penalty lost a tenth, and windows of half a minute would gain as much.
-var crowdWindows = [...]float64{1, 10, 60}
+var firstWindows = [...]float64{1, 10, 60}
 
 // begins is how long after its first call a window has begun at the latest.
 const begins = .02
@@ -199,8 +199,8 @@ func (b *blockage) again(c *Controller, t float64, call Call) {
 	}
 	b.gap = min(min(b.gap, longestGap), c.service.longer(c))
 	next := t + b.gap
-	if b.crowd {
-		next = min(next, c.crowdEnds(t))
+	if b.crowd || b.quiet == 0 && !c.cfg.Costly {
+		next = min(next, c.firstEnds(t))
 	}
 	if b.gap > 1 && b.quiet == 0 && !c.cfg.Costly {
 		next = min(next, max(t+1, c.minute(t)+.5))
@@ -218,12 +218,15 @@ func (b *blockage) again(c *Controller, t float64, call Call) {
 	c.openAt(max(next, c.until))
 }
 
-// crowdEnds returns the next instant after t at which a window that began with the first call may end. In a group the
-// first call was another's, perhaps.
-func (c *Controller) crowdEnds(t float64) float64 {
-	for i, l := range crowdWindows {
+// firstEnds returns the next instant after t at which a window that began with the first call may end. In a group the
+// first call was another's, perhaps. Without a crowd the gate knows the rate, and only a long window has used it up.
+func (c *Controller) firstEnds(t float64) float64 {
+	for i, l := range firstWindows {
 		if i > 0 && c.sharing.peers > 1 {
 			break
+		}
+		if !c.blockage.crowd && i < len(firstWindows)-1 {
+			continue
 		}
 		if end := c.ledger.start.at + l + begins; t < end-min(1, l/10) {
 			return end

@@ -226,3 +226,15 @@ func TestShorter_Begins(t *testing.T) {
 		equal(t, "silence", s.begins(tc.quiet), tc.want)
 	}
 }
+
+// A rate that is known and a minute that is used up: 300 calls at 20/s, and then none for 45 s. With gaps that grow by
+// a factor of three, and a poll at the full minute of the clock, the next call came after 116 s.
+func TestBlockage_AsksWhenAMinuteEnds(t *testing.T) {
+	short, minute := windows(20, 1, 0), windows(300, 60, 0)
+	r := newRun(t, Config{Unlimited: true, Clock: 4 * time.Second}, server{take: func(t float64) bool { return short(t) && minute(t) }})
+	r.callers = 32
+	r.until(180)
+	if n := count(r.granted, 60, 61); n == 0 || len(r.granted) < 850 {
+		t.Errorf("%d of 900 granted, %d in the first second of the second minute: %+v", len(r.granted), n, r.controller.Belief())
+	}
+}

@@ -159,8 +159,8 @@ func TestCrowd_Lost(t *testing.T) {
 	}
 }
 
-// The bursts of windows that begin with the first call end after 1, 10 and 60 s, and a poll comes 20 ms later. In a
-// group only the first is asked for, and one that ended just now is not: by a tenth, or a second.
+// The bursts of windows that begin with the first call end after 1, 10 and 60 s, and a poll comes 20 ms later; without a
+// burst only after 60. In a group only the first is asked for, and one that ended just now is not: by a tenth, or a second.
 func TestCrowd_Ends(t *testing.T) {
 	for _, tc := range []struct {
 		at    float64
@@ -169,12 +169,15 @@ func TestCrowd_Ends(t *testing.T) {
 	}{{.5, 0, 1.02}, {.9, 0, 1.02}, {.93, 0, 10.02}, {9, 0, 10.02}, {9.03, 0, 60.02}, {59, 0, 60.02}, {.5, 2, 1.02}} {
 		c := burst(.1, 10)
 		c.sharing.peers = tc.peers
-		equal(t, "the next poll", c.crowdEnds(tc.at), tc.want)
+		equal(t, "the next poll", c.firstEnds(tc.at), tc.want)
 	}
+	alone := burst(.1, 10)
+	alone.blockage.crowd = false
+	equal(t, "the next poll without a burst", alone.firstEnds(.5), 60.02)
 	for at, peers := range map[float64]int64{60: 0, 2: 2} {
 		c := burst(.1, 10)
-		if c.sharing.peers = peers; c.crowdEnds(at) < 1e9 {
-			t.Errorf("at %v s with %d peers it asks at %v", at, peers, c.crowdEnds(at))
+		if c.sharing.peers = peers; c.firstEnds(at) < 1e9 {
+			t.Errorf("at %v s with %d peers it asks at %v", at, peers, c.firstEnds(at))
 		}
 	}
 }

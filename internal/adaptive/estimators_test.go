@@ -119,7 +119,7 @@ func TestBlockage_PollsAfterTheMinute(t *testing.T) {
 		{58, 2, 1, 0, 62},                  // it is known how long the server is quiet
 	} {
 		c := New(Config{Clock: tc.clock})
-		c.pace.now = 10
+		c.pace.now, c.ledger.start.at = 10, 3
 		b := &c.blockage
 		b.on, b.polls, b.gap, b.quiet = true, 1, tc.gap, tc.quiet
 		b.again(c, tc.t, Call{cost: 1, sent: tc.t})
