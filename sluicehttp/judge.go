@@ -4,8 +4,8 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/sluice-go/sluice"
@@ -141,10 +141,8 @@ func (c *call) judgeError(err error, unwritten bool) *failure {
 // too many, and others because they failed: a cap on connections resets those above it, and an HTTP/2
 // server says ENHANCE_YOUR_CALM in a GOAWAY, whose error in net/http has no exported type.
 func mayBeDropped(err error) bool {
-	for _, drop := range [...]error{syscall.ECONNRESET, syscall.ECONNREFUSED, syscall.ECONNABORTED, syscall.EPIPE, io.EOF, io.ErrUnexpectedEOF} {
-		if errors.Is(err, drop) {
-			return true
-		}
+	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || slices.ContainsFunc(drops, func(drop error) bool { return errors.Is(err, drop) }) {
+		return true
 	}
 	var stream streamError
 	if errors.As(err, &stream) {
