@@ -50,6 +50,7 @@ func (c *Controller) Refilled(now time.Duration, r Refill) (changed bool) {
 	switch {
 	case r.Wrong:
 		return c.refill.undo(c)
+	case c.trial.on || c.chance.testing: // the pace is not what is believed
 	case r.Rate > 0:
 		return c.refill.measured(c, r)
 	case c.phase == Tracking:

@@ -145,6 +145,23 @@ func TestController_Refilled_AboveMax(t *testing.T) {
 	}
 }
 
+// While a trial keeps the pace at twice the rate, a rate between them does not lower the pace: it had raised that to twice
+// the new rate.
+func TestController_Refilled_Trial(t *testing.T) {
+	for name, begin := range map[string]func(*Controller){
+		"whether the pace matters":      func(c *Controller) { c.trial.on = true },
+		"whether rejections are chance": func(c *Controller) { c.chance.testing = true },
+	} {
+		c := tracking(100)
+		begin(c)
+		c.pace.set(c)
+		before := c.pace.now
+		if c.Refilled(second, Refill{Rate: .9 * before, Unsure: .1, Proven: true}) || c.pace.now != before || c.pace.rate != 100 {
+			t.Errorf("%s: %v at %v, before at %v", name, c.pace.rate, c.pace.now, before)
+		}
+	}
+}
+
 // A call that started before the pace was lowered, and is throttled afterwards, says nothing of the new pace. It had led to
 // 318 per second of 200.
 func TestController_Refilled_Outdates(t *testing.T) {
