@@ -13,7 +13,8 @@ import (
 // Adaptive says how a gate finds the limit of its server by itself: [Config].Adaptive.
 //
 // The zero Adaptive is for a limit that is not known. A gate without a rate lets every call start
-// until the server throttles some. Then it keeps its calls a little below the rate that the server
+// until the server throttles some, except that it sends its first burst in steps: see
+// Config.Concurrency. Then it keeps its calls a little below the rate that the server
 // accepts, and follows its changes: see docs/adaptive.md.
 //
 // A rate and a concurrency that are configured are maxima. A gate with a rate keeps to it until
@@ -31,7 +32,8 @@ type Adaptive struct {
 	// as long as the server requests, and starts slowly (see PauseUntil) if it has no rate.
 	Disabled bool
 
-	// Search begins with the pace Start and doubles it until the server throttles.
+	// Search begins with the pace Start and doubles it until the server throttles, or until
+	// responses to package sluicehttp show how fast a bucket refills.
 	Search bool
 
 	// AvoidThrottling says that the server punishes throttled calls, for example with a ban: the

@@ -2,6 +2,8 @@ package sluice
 
 import (
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/sluice-go/sluice/internal/adaptive"
 	"github.com/sluice-go/sluice/internal/refills"
@@ -45,4 +47,30 @@ func TestRefills_Tell(t *testing.T) {
 		p.Release()
 		c.gate.Close()
 	}
+}
+
+// A response to a call that left before Forget teaches nothing. Calls started at no pace at all afterwards.
+func TestRefills_Forget(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := Must(New(Config{Adaptive: Adaptive{Search: true}}))
+		defer g.Close()
+		p, err := g.Acquire(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		g.Forget()
+		refills.Tell(g, adaptive.Refill{Rate: 10, Unsure: .1, Proven: true})
+		p.Release()
+		began := time.Now()
+		for range 40 {
+			p, err := g.Acquire(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			p.Release()
+		}
+		if took := time.Since(began); took < 200*time.Millisecond {
+			t.Errorf("40 calls of a search took %v", took)
+		}
+	})
 }

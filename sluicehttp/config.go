@@ -130,7 +130,8 @@ type Config struct {
 // most two seconds becomes the rate of a key while requests wait, if none is configured and
 // Gate.Adaptive.Peers is not set.
 type Published struct {
-	// Disabled means that an exhausted limit delays no requests.
+	// Disabled means that an exhausted limit delays no requests, and that a gate learns nothing from
+	// published limits.
 	Disabled bool
 
 	// Spread sends the remaining quota of a limit evenly until its reset, when less than this share

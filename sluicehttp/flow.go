@@ -70,6 +70,8 @@ const (
 	soon = .2 // seconds: a bucket that is empty by then is nearly empty
 	few  = 2. // calls; so is one of which no more remain, and a fall by fewer may be rounding
 
+	mostCalls = 1 << 14 // after which the bounds begin again: the numbers of calls wrap at 1 << 16
+
 	wellKnown   = .15 // a rate that may be wrong by that share raises the pace,
 	roughly     = .35 // by that lowers it,
 	hardly      = .4  // and by that, by the last response alone, is one at all
@@ -102,7 +104,7 @@ func (f *flow) note(l *ratelimit.Limit, remaining float64, r *reply) adaptive.Re
 		f.quickest = took
 	}
 	switch {
-	case f.from.call == 0:
+	case f.from.call == 0 || at.call-f.from.call > mostCalls:
 		f.begin(&at)
 		return adaptive.Refill{}
 	case f.stands(&at, l.Rounding):
@@ -119,7 +121,8 @@ func (f *flow) note(l *ratelimit.Limit, remaining float64, r *reply) adaptive.Re
 // find returns the conclusions from the response at, which f.bounds includes. later is the number of calls that were sent
 // after its own.
 func (f *flow) find(at *gauge, later float64) (found adaptive.Refill) {
-	fell, left := f.from.remaining-at.remaining, at.remaining-later
+	fell := f.from.remaining - at.remaining
+	left := at.remaining - later + max(0, f.least)*at.took().Seconds() // when a call that is sent now is counted
 	proven := at.now.Before(f.proven)
 	mayLower := (!f.used || proven) && fell >= few
 	pace := float64(at.call-f.from.call) / max(at.sent.Sub(f.from.sent).Seconds(), 1e-9)
@@ -174,8 +177,8 @@ func (f *flow) bound(at *gauge) bool {
 	calls := float64(at.call - f.from.call)
 	back := calls - (f.from.remaining - at.remaining)
 	// By as much as they took longer than the quickest, both may have been counted later; but that may also be the time
-	// that they took afterwards.
-	late := min(at.took()+f.from.took()-2*f.quickest, f.quickest/mostLate).Seconds()
+	// that they took afterwards. A throttled call may be quicker than any that was granted.
+	late := max(0, min(at.took()+f.from.took()-2*f.quickest, f.quickest/mostLate)).Seconds()
 	unsure := 1 + late*calls/took
 	f.last = bounds{(back - unsure) / took, (back + unsure) / took}
 	f.bounds = bounds{max(f.least, f.last.least), min(f.most, f.last.most)}

@@ -189,6 +189,61 @@ func TestFlow_Debt(t *testing.T) {
 	}
 }
 
+// What has come back while the response was on its way is no debt: a call that is sent now is counted as long after those
+// before it. At 50/s with responses of a second a gate stood still for a second each time.
+func TestFlow_Debt_SlowResponses(t *testing.T) {
+	sent := time.Unix(1e9, 0)
+	f := flow{full: 9, from: gauge{call: 1, remaining: 9}, bounds: bounds{40, 60}, last: bounds{40, 60}}
+	at := gauge{call: 13, sent: sent, now: sent.Add(time.Second), remaining: 4}
+	if found := f.find(&at, 50); found.Rate != 50 || found.Debt != 8 { // 4 - 50 + 40
+		t.Errorf("%+v, want a debt of 8", found)
+	}
+}
+
+// A throttled call is often much quicker than one that is granted. That proves the rate as well.
+func TestFlow_Proof_QuickThrottle(t *testing.T) {
+	f, start, says := new(flow), time.Unix(1e9, 0), bucketOf(50, 10, 1, true)
+	l := ratelimit.Limit{Rounding: time.Second}
+	for i, granted := 0, true; granted; i++ {
+		var remaining float64
+		at := float64(i) / 75
+		if remaining, granted = says(i, at); i > 100 {
+			t.Fatal("no call is throttled")
+		}
+		took := 200 * time.Millisecond
+		if !granted {
+			took = 5 * time.Millisecond
+		}
+		sent := start.Add(time.Duration(at * 1e9))
+		now := sent.Add(took)
+		l.ResetAt = now.Add(time.Second)
+		if found := f.note(&l, remaining, &reply{now: now, sent: sent, call: uint16(i + 1), granted: granted, refused: !granted}); found.Wrong {
+			t.Errorf("call %d: %+v", i, found)
+		}
+	}
+	if f.proven.IsZero() {
+		t.Error("not proven")
+	}
+}
+
+// The numbers of calls wrap. A bucket that is never quite full again was believed no more after 65,536 calls.
+func TestFlow_NumbersWrap(t *testing.T) {
+	f, start := new(flow), time.Unix(1e9, 0)
+	l := ratelimit.Limit{Rounding: time.Second}
+	for i := range 200_000 {
+		now := start.Add(time.Duration(i) * time.Millisecond)
+		l.ResetAt = now.Add(time.Second)
+		remaining := 98.
+		if i == 0 {
+			remaining = 99
+		}
+		r := reply{now: now, sent: now.Add(-10 * time.Millisecond), call: max(1, uint16(i+1)), granted: true}
+		if found := f.note(&l, remaining, &r); found.Wrong {
+			t.Fatalf("call %d: %+v", i, found)
+		}
+	}
+}
+
 // The pace is lowered once. Then the bucket has to be emptied: a call that is throttled when nothing remains proves the
 // rate, for a minute, and then for two.
 func TestFlow_Proof(t *testing.T) {

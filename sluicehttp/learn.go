@@ -142,8 +142,8 @@ func (c *call) heed(h *hold, said *ratelimit.Info, now time.Time) {
 // learn notes a response, and pauses the gate if a limit is exhausted. A throttle
 // pauses it later, in call.fail, and adjust changes its rate and concurrency after that.
 //
-// That something remains means nothing: 10,000 requests with a reset in 10 s do not permit
-// 1,000 per second.
+// That something remains is no rate: 10,000 requests with a reset in 10 s do not permit
+// 1,000 per second. By how much it changes between two responses may be one, see flow.go.
 func (st *state) learn(said *ratelimit.Info, found *findings, now time.Time) {
 	spreading := st.spread.Load() != 0
 	if !said.Throttled && len(said.Limits) == 0 && said.RetryAt.IsZero() &&

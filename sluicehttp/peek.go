@@ -83,8 +83,8 @@ func (p *peeked) seen() []byte {
 
 // readable returns head, the beginning of the body of resp, without the byte order mark that servers of
 // .NET begin JSON with, and unpacked if it is gzip, up to mostPeeked bytes: a request with an
-// Accept-Encoding of its own gets that, such as one that httputil.ReverseProxy passes on. What cannot be
-// unpacked is returned as it is.
+// Accept-Encoding of its own gets that, such as one that httputil.ReverseProxy passes on. What is no
+// gzip is returned as it is, and of what is damaged the part before that.
 func readable(resp *http.Response, head []byte) []byte {
 	if strings.EqualFold(resp.Header.Get("Content-Encoding"), "gzip") {
 		if r, err := gzip.NewReader(bytes.NewReader(head)); err == nil {

@@ -74,9 +74,10 @@ const (
 	mostTurns = 10 // polls after which a process whose peers are granted calls is banned alone
 )
 
-// firstWindows are the lengths of windows that often begin with the first call, in seconds, and each is asked for after a
-// crowd, and the last one after the first silence: with gaps that grow, a minute was found after 110 s. More of them prolong a ban that ends between two polls: with
-// 30 s as well, the league's penalty lost a tenth, and windows of half a minute would gain as much.
+// firstWindows are the lengths of windows that often begin with the first call, in seconds. After a crowd a poll comes when
+// each of them ends, after the first silence without a crowd only when the last one does: with gaps that grow, a minute was
+// found after 110 s. More of them prolong a ban that ends between two polls: with 30 s as well,
+// the league's penalty lost a tenth, and windows of half a minute would gain as much.
 var firstWindows = [...]float64{1, 10, 60}
 
 // begins is how long after its first call a window has begun at the latest.

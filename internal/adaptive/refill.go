@@ -43,19 +43,20 @@ const mostLower = 4
 
 // Refilled notes r, which is known at now. It reports whether a belief has changed.
 func (c *Controller) Refilled(now time.Duration, r Refill) (changed bool) {
-	if c.blockage.on || c.crowd.hold > 0 || c.sharing.peers > 1 || c.phase != Searching && c.phase != Tracking {
+	if !c.began || c.blockage.on || c.crowd.hold > 0 || c.sharing.peers > 1 || c.phase != Searching && c.phase != Tracking {
 		return false
 	}
 	c.at = now.Seconds()
 	switch {
 	case r.Wrong:
 		return c.refill.undo(c)
+	case c.trial.on || c.chance.testing: // the pace is not what is believed
 	case r.Rate > 0:
 		return c.refill.measured(c, r)
 	case c.phase == Tracking:
 	case r.Sinks:
 		c.Doubted()
-	case r.Full && !c.cfg.Costly:
+	case r.Full && !c.cfg.Costly && c.saturated(c.at):
 		c.pace.search(c)
 	}
 	return false
@@ -72,7 +73,7 @@ func (f *refill) measured(c *Controller, r Refill) (changed bool) {
 		rate = max(rate, p.now/mostLower)
 		c.outdate() // calls that are out have started at the pace that was too high, and use up what is left
 		c.openAt(max(c.next, c.at+r.Debt/r.Rate))
-	case c.phase != Tracking || rate*(1-r.Unsure) <= p.rate:
+	case c.phase != Tracking || c.within(rate*(1-r.Unsure)) <= p.rate:
 		return false
 	default:
 		rate = min(rate, mostRaise*p.now)
