@@ -109,6 +109,8 @@ func (f *flow) note(l *ratelimit.Limit, remaining float64, r *reply) adaptive.Re
 		return adaptive.Refill{}
 	case f.stands(&at, l.Rounding):
 		return f.fail(r.now)
+	case r.later > f.full: // it comes too late: those may have used up all of it
+		return adaptive.Refill{}
 	case remaining >= f.full:
 		f.begin(&at)
 		return f.unlessBarred(adaptive.Refill{Full: remaining >= few}, r.now)

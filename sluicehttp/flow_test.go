@@ -110,3 +110,44 @@ func TestTransport_Refill(t *testing.T) {
 		})
 	}
 }
+
+// A tardy server grants a call and answers after that time.
+type tardy struct {
+	*limiter
+	by time.Duration
+}
+
+func (s tardy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	s.between(4*ms, 6*ms)
+	s.mu.Lock()
+	granted := s.grant(time.Now(), w.Header())
+	if s.sent++; !granted {
+		s.refused++
+	}
+	s.mu.Unlock()
+	if !granted {
+		w.WriteHeader(http.StatusTooManyRequests)
+		return
+	}
+	s.between(s.by*8/10, s.by*12/10)
+}
+
+// A response that comes after more calls than the bucket holds says nothing of it: 1,500 calls at 50/s with a burst of 10,
+// answered after a second, took 40 s and 270 were throttled. Without the header it is 36 s, and seven.
+func TestTransport_Refill_Late(t *testing.T) {
+	bucket := &filling{rate: 50, size: 10}
+	srv := tardy{&limiter{random: rand.New(rand.NewPCG(1, 2))}, time.Second}
+	srv.grant = func(now time.Time, h http.Header) bool {
+		granted := bucket.take(now)
+		if bucket.say(h); !granted {
+			h.Set("Retry-After", "1")
+		}
+		return granted
+	}
+	inWorld(t, sluicehttp.Config{}, layers(sluicetest.Handler(srv)), func(w *world) {
+		w.calls(400, 1500)
+		if w.now() > 38*time.Second || srv.refused > 20 {
+			t.Errorf("1,500 calls took %v, %d were throttled", w.now(), srv.refused)
+		}
+	})
+}

@@ -49,7 +49,7 @@ var parts = []part{
 	{"crowdlost", "crowd.go", `if (blocked < longCrowd ||`, `if false && (blocked < longCrowd ||`},
 	{"crowdlost2", "crowd.go", "lost := c.pace.now / c.meanCost * blocked\n\tif blocked", "lost := c.pace.now / c.meanCost * blocked\n\tif false && blocked"},
 	{"crowdhold", "crowd.go", `k.hold = crowdHold`, `k.hold = int(1)`},
-	{"crowdends", "blockage.go", "if b.crowd {\n\t\tnext = ", "if b.crowd && false {\n\t\tnext = "},
+	{"firstends", "blockage.go", "if b.crowd || b.quiet == 0 && !c.cfg.Costly {\n\t\tnext = ", "if false {\n\t\tnext = "},
 	{"minute", "blockage.go", `if b.gap > 1 && b.quiet == 0`, `if false && b.gap > 1 && b.quiet == 0`},
 	{"usual", "blockage.go", `if b.gap > 1 && b.polls > 1 && c.phase == Bounding`, `if false && b.gap > 1 && b.polls > 1 && c.phase == Bounding`},
 	{"longgap", "blockage.go", `case b.gap > longGap &&`, `case false && b.gap > longGap &&`},

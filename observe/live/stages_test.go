@@ -132,7 +132,7 @@ func TestStages(t *testing.T) {
 		},
 		"Retry-After": {
 			func(s *stage) {
-				g := s.gate(sluice.Config{})
+				g := s.gate(sluice.Config{Concurrency: 20})
 				var inFlight sync.WaitGroup // all are throttled, so that none lets others go first
 				inFlight.Add(20)
 				for range 20 {
@@ -179,7 +179,7 @@ func TestStages(t *testing.T) {
 		},
 		"retry budget": {
 			func(s *stage) {
-				g := s.gate(sluice.Config{RetryBudget: 20})
+				g := s.gate(sluice.Config{RetryBudget: 20, Concurrency: 20})
 				for range 20 {
 					s.calls.Go(func() {
 						for s.ctx.Err() == nil {
