@@ -267,6 +267,9 @@ func TestAdaptive_Children_BanOfOne(t *testing.T) {
 					s := newAccountServer(50, time.Second)
 					s.banned, s.ban = 0, 10*time.Minute
 					_, gates := accountOf(t, tenants, sluice.Adaptive{Children: true, AvoidThrottling: avoid})
+					for _, g := range gates[1:] { // before others have made a call, none of them can be asked
+						_ = g.Do(t.Context(), func(context.Context) error { return nil })
+					}
 					s.play(t, gates, 4, 10*time.Minute, 30*time.Minute)
 					least := 80
 					t.Logf("%d served, %d of %d refused", s.served(), s.refused, s.calls)
