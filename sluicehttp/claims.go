@@ -132,7 +132,7 @@ func (st *state) claims(said *ratelimit.Info, r *reply, found *findings) (refill
 			continue
 		}
 		if r.call > 0 && !r.cached && c.units.note(l, r.now) {
-			c.ending, c.refill, c.tally, c.short, c.unused, c.empty = ending{}, refill{}, tally{}, shortWindow{}, unused{}, false
+			c.ending, c.refill, c.tally, c.short, c.unused, c.flow, c.empty = ending{}, refill{}, tally{}, shortWindow{}, unused{}, flow{}, false
 			r.newUnits = true
 		}
 		if c.units.proven && r.source == l.Source {

@@ -959,8 +959,9 @@ func TestTransport_Scope_Buckets(t *testing.T) {
 			c.begin(fmt.Sprintf("/api/v10/channels/%d/messages", 100+i%channels))
 		}
 		c.Wait()
-		// 15 s at best; the gate of the host learns a rate meanwhile. It took 35 s when channels shared a gate.
-		if took := s.now(); took > 22*time.Second {
+		// 15 s at best; the gate of the host learns a rate meanwhile: 16 to 18 s mostly, up to 24 in 400 runs. It took 35 s when
+		// channels shared a gate.
+		if took := s.now(); took > 28*time.Second {
 			t.Errorf("%d messages took %v", channels*messages, took)
 		}
 		if n := s.total(); n > 2*channels*messages {
