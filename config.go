@@ -22,7 +22,7 @@ type Config struct {
 
 	// Concurrency is the most calls in flight. 0 means no limit. A gate that has no other limit either, nor a Parent,
 	// starts its first burst in steps, unless it searches or must not learn: 14 calls at once, one more for each
-	// answer, and twice as many every 100 ms without one, until 50 were answered.
+	// response, and twice as many every 100 ms without one, until 50 have come.
 	Concurrency int64
 
 	// ConcurrencyUnit is the unit of Concurrency. Empty means Calls.

@@ -26,7 +26,7 @@ import (
 //
 // If the responses agree on no rate, it is no bucket, or it is also used by others, in bursts, or by calls that take more
 // than one; or they are about several buckets. The same if later ones agree on quite another rate, as those of a window
-// that slides do: there the refill follows the pace. The reset of a window stands still, or is a time of the clock. Then
+// that slides do: there the refill follows the pace. The reset of a window does not move, or is a time of the clock. Then
 // nothing is believed for a minute, and longer each time. So it is if a call is throttled although something remains.
 //
 // All of this may be true of a bucket that limits nothing. So the pace is lowered once. It is lowered again only after
@@ -77,7 +77,7 @@ const (
 	hardly      = .4  // and by that, by the last response alone, is one at all
 	sameRefill  = .2  // as a share, by which two rates differ that are the same
 	mostLate    = 2   // the quickest response, divided by it, is the most by which two calls are counted later than usual
-	leastRefill = .25 // of the pace: a search stands still only if the rate may be that; in a window nothing comes back
+	leastRefill = .25 // of the pace: a search stops growing only if the rate may be that; in a window nothing comes back
 )
 
 // note notes response r, in which remaining is left of l, and returns the conclusions.

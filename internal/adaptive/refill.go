@@ -21,7 +21,7 @@ type Refill struct {
 // A search finds the limit by a throttled call, which often costs a second, in which no call may start. Some servers say
 // with each response the number of calls that remain. If a bucket is full again after each call, the pace is below its rate. If
 // less and less remains, the pace is above it, and the difference is the rate: without a throttled call. So a search
-// doubles twice as fast while the bucket is full, stands still while it gets empty, and then keeps to the rate. 300 calls
+// doubles twice as fast while the bucket is full, keeps its pace while the bucket empties, and then keeps to the rate. 300 calls
 // to a server that accepts 50/s with a burst of 10 took 8.7 s, and take 7.3 s.
 //
 // A header may not be true. So it only changes a pace that there is already, by no more than a throttled call

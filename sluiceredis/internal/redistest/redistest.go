@@ -151,7 +151,7 @@ func launch(like Server) (*Server, error) {
 	return nil, fmt.Errorf("no redis-server: %w", err)
 }
 
-// freeAddr returns an address of the loopback interface at which nobody listens, never
+// freeAddr returns an address of the loopback interface that is not in use, never
 // the same one twice. Its port is below those that systems give to connections (32768 and
 // up on Linux). A port that the system chose, with port 0, was once given to a connection
 // of another test before the bus of a cluster, or a server that starts again, listened there.
