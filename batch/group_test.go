@@ -340,10 +340,12 @@ func TestConfig_Group_AHostAsksForTooLongAWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		name := filepath.Join(t.TempDir(), "run.jsonl")
 		w := newWeb(t, 2, "ab", func(_ context.Context, item string) error {
-			time.Sleep(time.Second)
 			if host(item) == "a" {
+				time.Sleep(time.Second)
 				return sluice.ThrottledFor(errDown, 24*time.Hour)
 			}
+			// Not at the same instant: a call of b that ended first would let one more of a begin.
+			time.Sleep(1500 * time.Millisecond)
 			return nil
 		})
 		log := openLog(t, name, LogConfig{})
