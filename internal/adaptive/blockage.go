@@ -201,13 +201,19 @@ func (b *blockage) again(c *Controller, t float64, call Call) {
 	b.gap = min(min(b.gap, longestGap), c.service.longer(c))
 	next := t + b.gap
 	if b.crowd || b.quiet == 0 && !c.cfg.Costly {
-		next = min(next, c.firstEnds(t))
+		if end := c.firstEnds(t); end < next {
+			if next = end; b.gap < 2 { // it has not been waited for, and a window that slides ends soon after a second
+				b.gap = max(before, next-t)
+			}
+		}
 	}
 	if b.gap > 1 && b.quiet == 0 && !c.cfg.Costly {
 		next = min(next, max(t+1, c.minute(t)+.5))
 	}
-	if b.gap > 1 && b.polls > 1 && c.phase == Bounding {
-		next = min(next, c.window.usual(c, t+min(b.gap/2, 10)))
+	if b.gap > 1 && c.phase == Bounding {
+		if b.polls > 1 {
+			next = min(next, c.window.usual(c, t+min(b.gap/2, 10)))
+		}
 		if at := c.window.usual(c, next); at < next+b.gap/4 {
 			next = at // to ask just before a window begins would cost all of it
 		}

@@ -67,6 +67,38 @@ func TestBlockage_PollsAtUsualWindows(t *testing.T) {
 	}
 }
 
+// The first poll comes no sooner than the silence of the last blockage, but it does not ask just before a window begins.
+func TestBlockage_TheFirstPollWaitsForAUsualWindow(t *testing.T) {
+	for _, tc := range []struct{ began, quiet, want float64 }{
+		{20, 8.8, 50.01}, // 49.8 s is just before
+		{20, 7, 48},
+		{16, 8, 49}, // 46 s is too soon, if 8 were needed
+	} {
+		c := rejected()
+		c.phase, c.blockage.quiet = Bounding, tc.quiet
+		c.window.bracket(&c.blockage, Call{sent: tc.began})
+		c.blockage.again(c, 41, Call{sent: 41, cost: 1})
+		equal(t, "next", c.next, tc.want)
+	}
+}
+
+// After a crowd a poll comes when a second has gone by since the first call, and the next one as soon after it as the gap
+// before. HAProxy counts the calls of a second that slides, also those that it rejects, and accepts some at 1.6 s.
+func TestBlockage_AfterTheFirstSecond(t *testing.T) {
+	for _, tc := range []struct{ at, gap, next, wantGap float64 }{
+		{.72, .4, 1.02, .4}, // the gap was to be 0.8 s
+		{1.02, .4, 1.82, .8},
+		{.55, .2, .95, .4},      // soon enough: the next poll is the one
+		{5.82, 3.2, 10.02, 6.4}, // a ban must end between two polls
+	} {
+		c := rejected()
+		c.blockage.crowd, c.blockage.polls, c.blockage.gap = true, 3, tc.gap
+		c.blockage.again(c, tc.at, Call{sent: tc.at, cost: 1})
+		equal(t, "next", c.next, tc.next)
+		equal(t, "gap", c.blockage.gap, tc.wantGap)
+	}
+}
+
 // A blockage without a wait is costly after a second, or five times what a rejection takes; one with a wait after
 // three seconds, or eight times.
 func TestBlockage_Costly(t *testing.T) {

@@ -812,7 +812,7 @@ func TestController_Asleep(t *testing.T) {
 // between two bans: each ban seemed to begin another window, for ever.
 func TestController_AWindowOfWhichNothingIsAcceptedIsNone(t *testing.T) {
 	r := newRun(t, Config{}, server{take: withBan(bucket(1, steady(13)), 10)})
-	r.until(540)
+	r.until(450)
 	if b := r.controller.Belief(); b.Phase != Windowed {
 		t.Fatalf("this is no test: %+v", b)
 	}

@@ -12,10 +12,11 @@ type costly struct {
 	start     point   // the end of the last costly blockage
 	burst     float64 // what the bucket of the server holds; 0: unknown
 	cheaps    int
-	vain      int  // cycles in a row in which hardly anything was accepted
-	slow      bool // the next look is a slow one
-	looking   bool // the calls have paid for another look
-	measured  bool // the last blockage has shown the rate itself, so bisection adds little
+	vain      int     // cycles in a row in which hardly anything was accepted
+	slow      bool    // the next look is a slow one
+	looking   bool    // the calls have paid for another look
+	measured  bool    // the last blockage has shown the rate itself, so bisection adds little
+	credit    float64 // seconds of learning that count as paid for the first look
 	before    costlyCycle
 }
 
@@ -30,12 +31,22 @@ type costlyCycle struct {
 // lookShare is the share of the time that another look at the bounds may cost.
 const lookShare = .05
 
+// The first look comes sooner if it took long to learn the rate: that time counts, up to half of what a look needs. It counts
+// only where the server asked for waits of more than creditLeast seconds. With shorter ones a look comes within a quarter of
+// an hour anyway, and who does not say how long to wait may ban its clients.
+const creditLeast = 40.
+
 // unknownShare is the same in a group that knows neither the rate nor the burst. Two looks show both, and
 // until then a third of the limit may be unused.
 const unknownShare = .2
 
 // foundShare is the share of a rate that two cycles have shown.
 const foundShare = .1
+
+// missed is the share of what a rejection costs that may be missed before the pace rises between the bounds, if the rate is
+// the upper one. To wait for as many calls as the cycle before had is too long where a rejection is cheap: a server of 20/s
+// that rejected calls for 1.7 s got 12/s for a quarter of a minute.
+const missed = .5
 
 // pace is the pace while Bounding: constant for hold calls, then slowly up to the upper
 // bound. When the calls have paid for another rejection, it doubles: bounds grow old, or a server
@@ -84,6 +95,7 @@ func (k *costly) paid(c *Controller) float64 {
 	p := &c.pace
 	calls := p.rate / c.meanCost // per second
 	paid := k.price * calls / lookShare
+	paid -= min(k.credit*calls, paid/2)
 	if c.sharing.peers > 1 && k.burst == 0 && !k.settled() {
 		paid = k.price * calls / unknownShare
 	}
@@ -132,8 +144,11 @@ func (k *costly) end(c *Controller, call Call, blocked float64) {
 	b := &c.blockage
 	k.price = max(blocked, .7*k.price)
 	k.cheaps = 0
+	look := k.looking
 	defer func() {
-		c.service.measured(c)
+		if look || c.sharing.peers > 1 {
+			c.service.measured(c)
+		}
 		c.service.paid(c, c.at)
 	}()
 	before, now := k.before, k.cycle(c, call)
@@ -141,6 +156,9 @@ func (k *costly) end(c *Controller, call Call, blocked float64) {
 	k.start = c.ledger.point(call)
 	c.window.bracket(b, call)
 	k.before = now
+	if b.told && blocked > creditLeast {
+		k.credit += now.took
+	}
 	if c.window.fits(c, before, now) {
 		k.leave(c)
 		return
@@ -230,7 +248,8 @@ func (k *costly) narrow(c *Controller, got, mean float64) {
 			k.low = max(mean, min(k.low, k.high/2))
 		}
 	}
-	k.hold = max(k.hold, 1.3*got/c.meanCost+c.sharing.own(8))
+	hold := k.hold
+	k.hold = max(hold, 1.3*got/c.meanCost+c.sharing.own(8))
 	rate := .98 * k.low
 	k.measured = false
 	if f := c.cycles.found; f.good() && f.rate > k.low && f.rate < k.high {
@@ -244,6 +263,9 @@ func (k *costly) narrow(c *Controller, got, mean float64) {
 		k.hold = max(k.hold, k.price*rate/c.meanCost/foundShare)
 	} else if !k.settled() {
 		rate = max(.4*k.high, math.Pow(k.low, .6)*math.Pow(k.high, .4))
+		if !c.cfg.Costly {
+			k.hold = min(k.hold, max(hold, missed*k.price*rate/c.meanCost/(k.high/rate-1)))
+		}
 	}
 	if c.sharing.peers > 1 {
 		rate = min(rate, belowRefuted*b.pace)
@@ -255,7 +277,7 @@ func (k *costly) narrow(c *Controller, got, mean float64) {
 // confirms the rate that has been accepted since the last look, that stays.
 func (k *costly) looked(c *Controller) {
 	b := &c.blockage
-	k.looking = false
+	k.looking, k.credit = false, 0
 	k.low = max(k.low, b.rate)
 	var rate float64
 	if c.sharing.peers > 1 {

@@ -1,6 +1,7 @@
 package adaptive
 
 import (
+	"fmt"
 	"math"
 	"testing"
 )
@@ -177,8 +178,57 @@ func TestCostly_Narrow(t *testing.T) {
 		equal(t, tc.name+", low", c.costly.low, tc.wantLow)
 		equal(t, tc.name+", high", c.costly.high, tc.wantHigh)
 		equal(t, tc.name+", rate", c.pace.rate, tc.now)
-		equal(t, tc.name+", hold", c.costly.hold, max(100, 1.3*tc.got+8))
+		hold := 1.3*tc.got + 8
+		if tc.high > 1.12*c.costly.low { // half of the price may be missed
+			hold = min(hold, .5*30*tc.now/(tc.wantHigh/tc.now-1))
+		}
+		equal(t, tc.name+", hold", c.costly.hold, max(100, hold))
 	}
+}
+
+// After a cheap rejection the pace does not wait for as many calls as the cycle before had, unless clients are banned.
+func TestCostly_NarrowAfterACheapRejection(t *testing.T) {
+	const rate = 9.423 // between the bounds
+	for _, tc := range []struct {
+		price  float64
+		costly bool
+		want   float64
+	}{{2, false, 100}, {20, false, .5 * 20 * rate / (12/rate - 1)}, {2, true, 1.3*1000 + 8}} {
+		c := bounding(10, 5, 30)
+		c.cfg.Costly, c.costly.price = tc.costly, tc.price
+		c.blockage.held, c.blockage.rate, c.blockage.pace = 101, 8, 12
+		c.costly.narrow(c, 1000, 25)
+		if math.Abs(c.costly.hold/tc.want-1) > .01 {
+			t.Errorf("%+v: hold %v", tc, c.costly.hold)
+		}
+	}
+}
+
+// The time that it took to learn the rate counts for the first look, up to half of what that needs, if the server has asked for
+// waits of more than 40 s. A look needs 20 times what a rejection costs.
+func TestCostly_Credit(t *testing.T) {
+	for _, tc := range []struct {
+		told                  bool
+		blocked, credit, want float64
+	}{
+		{true, 41, 41, 10 * (20*41 - 41)},
+		{true, 40, 0, 10 * 20 * 40},
+		{false, 41, 0, 10 * 20 * 41},
+		{true, 41, 820, 10 * 10 * 41},
+	} {
+		c := bounding(10, 5, 30)
+		c.blockage.told, c.blockage.on = tc.told, true
+		c.costly.start.at, c.costly.credit = 1000-tc.credit, 0
+		c.costly.before.took = 1
+		c.blockage.from = point{at: 1000 - tc.blocked}
+		c.costly.end(c, Call{sent: 1000, cost: 1}, tc.blocked)
+		c.pace.rate, c.costly.price = 10, tc.blocked
+		equal(t, fmt.Sprintf("%+v: paid", tc), c.costly.paid(c), tc.want)
+	}
+	c := bounding(10, 5, 30)
+	c.costly.credit, c.costly.looking = 100, true
+	c.costly.narrow(c, 100, 5)
+	equal(t, "credit after a look", c.costly.credit, 0)
 }
 
 // A rate between the bounds that two cycles or the bucket of a crowd have shown is believed, less half of its error,

@@ -78,11 +78,11 @@ func (s *service) wait(c *Controller) float64 {
 	return s.longer(c)
 }
 
-// measured notes that a process of a group has measured the rate, or heard of it. If that is what it was before
-// the trouble, it has not fallen: a process believes in a lower rate for a moment if its own rejection misleads
-// it, and would later return to the bounds before the ban, although the ban has shown better ones.
+// measured notes that the rate has been measured, by a look or in a group. If that is what it was before the trouble, it has
+// not fallen. A group also hears of it from others: a process believes in a lower rate for a moment if its own rejection
+// misleads it. Returning to the bounds before the trouble would later undo what was measured.
 func (s *service) measured(c *Controller) {
-	if c.sharing.peers > 1 && c.pace.rate >= nearlyAll*s.rate {
+	if c.pace.rate >= nearlyAll*s.rate {
 		s.fell = false
 	}
 }

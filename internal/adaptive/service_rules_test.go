@@ -129,15 +129,27 @@ func TestService_Paid(t *testing.T) {
 		c.service.paid(c, 130)
 		equal(t, "begin", c.service.begin, want)
 	}
-	for _, tc := range []struct {
-		peers int64
-		rate  float64
-		want  bool
-	}{{2, 9, false}, {2, 8.9, true}, {1, 9, true}} {
+	for rate, want := range map[float64]bool{9: false, 8.9: true} {
 		c := tracking(10)
-		c.sharing.peers, c.pace.rate, c.service = tc.peers, tc.rate, service{rate: 10, fell: true}
-		if c.service.measured(c); c.service.fell != tc.want {
-			t.Errorf("%+v: fell %t", tc, c.service.fell)
+		c.pace.rate, c.service = rate, service{rate: 10, fell: true}
+		if c.service.measured(c); c.service.fell != want {
+			t.Errorf("%v/s: fell %t", rate, c.service.fell)
+		}
+	}
+	// A rejection that ends a look, or one of a group, has measured the rate. Others may be an incident.
+	for _, tc := range []struct {
+		peers   int64
+		looking bool
+		want    bool
+	}{{2, false, false}, {1, true, false}, {1, false, true}} {
+		c := bounding(10, 9.9, 11)
+		c.costly.measured = true
+		c.sharing.peers, c.costly.looking = tc.peers, tc.looking
+		c.blockage.rate, c.blockage.pace = 10, 12
+		c.at, c.service = 130, service{rate: 10, since: 100, asked: 60, fell: true}
+		endBan(c, 60)
+		if c.service.fell != tc.want {
+			t.Errorf("%+v: fell %t, at %v/s", tc, c.service.fell, c.pace.rate)
 		}
 	}
 }
