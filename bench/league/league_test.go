@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
+	"math/rand/v2"
 	"os"
 	"reflect"
 	"slices"
@@ -324,6 +325,31 @@ func TestPlay_Strangers(t *testing.T) {
 		s := play(worlds[i], entryOf(t, name), 1).score(name, 1)
 		if l := (lot{s.Goodput, s.Refused}); l.granted < .08 || l.refused > .5 {
 			t.Errorf("%s gets %v, want 8 %% of an equal share at least", name, l)
+		}
+	}
+}
+
+// An oracle loses a wait, less what the bucket gets meanwhile, with each look that fails, and none with the one that does not.
+func TestLooker(t *testing.T) {
+	for _, w := range recoveryWorlds(1, 1) {
+		for _, tc := range []struct {
+			world         string
+			every         float64
+			refusals      int
+			least, atMost float64
+		}{
+			{"steady-ra60", 1200, 0, 100 - 100*2*60/3600., 100 - 100*2*54/3600.},
+			{"steady-ra60", 1200, 2, 100 - 100*4*60/3600., 100 - 100*4*54/3600.},
+			{"up-ra60", 1e9, 0, 100 * 5 / 50., 20},
+			{"up-ra60", 1200, 0, 80, 95}, // it becomes faster after 10 to 20 minutes
+		} {
+			if w.Name != tc.world {
+				continue
+			}
+			e := entry{make: func(w *World, _ *rand.Rand) strategy { return newLooker(w, tc.every, tc.refusals) }}
+			if got := play(w, e, 1).score("looker", 1).Score; got < tc.least || got > tc.atMost {
+				t.Errorf("%+v: %.1f", tc, got)
+			}
 		}
 	}
 }

@@ -4,16 +4,17 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"time"
 )
 
-// This file says what can be had where a server becomes faster and each look for that costs what a refusal does: the
-// worlds up-… and steady-… of -recovery.
+// This file shows what is possible where a server becomes faster and each look for that costs as much as a refusal: in
+// the worlds up-… and steady-… of -recovery.
 
-// A looker is an oracle that looks evenly. It knows the rate of the first minutes and what the bucket holds, and looks
-// with four times the rate until a call is refused, or until more was granted than the old rate has. Then it knows the
-// new rate, without a refusal.
+// A looker is an oracle that looks at even intervals. It knows the rate of the first minutes and the burst. A look has
+// four times the rate, until a call is refused or more was granted than the old rate allows. Then it knows the new
+// rate, and no call was refused.
 type looker struct {
 	world *World
 	every float64 // seconds from a look to the next one
@@ -28,7 +29,7 @@ type looker struct {
 // lookTimes is how many times the rate it looks with.
 const lookTimes = 4
 
-// newLooker returns one that begins after as many waits as refusals were needed to know the rate.
+// newLooker returns one that begins after as many waits as it took refusals to know the rate.
 func newLooker(w *World, every float64, refusals int) *looker {
 	begin := seconds(float64(refusals) * w.Hint.Value)
 	return &looker{world: w, every: every, rate: w.Told, until: begin, look: begin + seconds(every)}
@@ -67,17 +68,22 @@ func (k *looker) done(now time.Duration, t ticket, r reply) {
 // retry implements strategy.
 func (k *looker) retry(int, reply) time.Duration { return 0 }
 
-// printLooks writes what such oracles score with looks of several intervals, in the worlds up-… and steady-….
+// printLooks writes what such oracles score with looks at several intervals, in the worlds up-ra… and steady-ra….
 func printLooks(out io.Writer, worlds []*World) {
-	intervals := []float64{150, 300, 450, 600, 900, 1200, 1800, 3600}
-	fmt.Fprint(out, "| world | refusals at first |")
+	intervals := []float64{150, 300, 600, 900, 1200, 1800}
+	isLook := func(w *World) bool {
+		return strings.HasPrefix(w.Name, "up-ra") || strings.HasPrefix(w.Name, "steady-ra")
+	}
+	if !slices.ContainsFunc(worlds, isLook) {
+		return
+	}
+	fmt.Fprint(out, "\n| oracle in | refusals at first |")
 	for _, every := range intervals {
-		fmt.Fprintf(out, " a look every %g s |", every)
+		fmt.Fprintf(out, " every %g s |", every)
 	}
 	fmt.Fprintf(out, "\n| --- | ---: |%s\n", strings.Repeat(" ---: |", len(intervals)))
 	for i, w := range worlds {
-		up, steady := strings.HasPrefix(w.Name, "up-ra"), strings.HasPrefix(w.Name, "steady-ra")
-		if !up && !steady || i > 0 && worlds[i-1].Name == w.Name {
+		if !isLook(w) || i > 0 && worlds[i-1].Name == w.Name {
 			continue
 		}
 		for _, refusals := range []int{0, 2} {
