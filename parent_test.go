@@ -839,6 +839,33 @@ func TestGate_Hopeless_NoMore(t *testing.T) {
 	}
 }
 
+// A bound of 0 is no sign that there is none: the deadline of a caller a nanosecond after the parent was made hid from later
+// ones how long the parent pauses, and they waited in vain for as long as they were allowed.
+func TestGate_Hopeless_AfterABoundAtTheBeginning(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		all := mustGate(t, sluice.Config{Name: "all", Adaptive: sluice.Adaptive{Disabled: true}})
+		a, b := mustGate(t, sluice.Config{Name: "a", Parent: all}), mustGate(t, sluice.Config{Name: "b", Rate: tenPerSecond, Parent: all})
+		all.PauseUntil(time.Now().Add(time.Minute), "")
+		ctx, cancel := context.WithCancel(t.Context())
+		defer synctest.Wait()
+		defer cancel()
+		for _, g := range []*sluice.Gate{all, b} {
+			go g.Acquire(ctx, 1)
+			synctest.Wait()
+		}
+		soon, stop := context.WithTimeout(ctx, 1)
+		defer stop()
+		start := time.Now()
+		_, errA := a.Acquire(soon, 1)
+		_, errB := b.AcquireWithin(ctx, 1, time.Second)
+		for _, err := range []error{errA, errB} {
+			if !errors.As(err, new(*limits.WaitError)) || !time.Now().Equal(start) {
+				t.Errorf("%v after %v", err, time.Since(start))
+			}
+		}
+	})
+}
+
 // A large call that waits for a limit holds up those behind it only while it waits.
 func TestGate_Hopeless_NotAfterALargeCallGaveUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -234,6 +234,9 @@ func (b *Behind) set(sure time.Duration) {
 }
 
 func (b *Behind) noteBelow(bound time.Duration) {
+	if bound == 0 {
+		bound = -1 // 0 says that there is none
+	}
 	for {
 		soonest := b.soonestBelow.Load()
 		if soonest != 0 && soonest <= int64(bound) || b.soonestBelow.CompareAndSwap(soonest, int64(bound)) {
