@@ -844,7 +844,8 @@ func TestGate_Hopeless_NoMore(t *testing.T) {
 func TestGate_Hopeless_AfterABoundAtTheBeginning(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		all := mustGate(t, sluice.Config{Name: "all", Adaptive: sluice.Adaptive{Disabled: true}})
-		a, b := mustGate(t, sluice.Config{Name: "a", Parent: all}), mustGate(t, sluice.Config{Name: "b", Rate: tenPerSecond, Parent: all})
+		a, b := mustGate(t, sluice.Config{Name: "a", Parent: all}), mustGate(t, sluice.Config{Name: "b", Parent: all})
+		p, _ := all.TryAcquire(1)
 		all.PauseUntil(time.Now().Add(time.Minute), "")
 		ctx, cancel := context.WithCancel(t.Context())
 		defer synctest.Wait()
@@ -857,6 +858,7 @@ func TestGate_Hopeless_AfterABoundAtTheBeginning(t *testing.T) {
 		defer stop()
 		start := time.Now()
 		_, errA := a.Acquire(soon, 1)
+		p.Release()
 		_, errB := b.AcquireWithin(ctx, 1, time.Second)
 		for _, err := range []error{errA, errB} {
 			if !errors.As(err, new(*limits.WaitError)) || !time.Now().Equal(start) {

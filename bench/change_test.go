@@ -127,7 +127,8 @@ func changes(b *testing.B, n int, change func(b *testing.B, g *sluice.Gate)) {
 }
 
 func newCostGate() *sluice.Gate {
-	return limits.Must(sluice.New(sluice.Config{RateUnit: sluice.Cost}))
+	// If it learned, its first burst would start in steps.
+	return limits.Must(sluice.New(sluice.Config{RateUnit: sluice.Cost, Adaptive: sluice.Adaptive{Disabled: true}}))
 }
 
 // lineUp makes n callers wait for g, at one per minute, and returns what ends that.
