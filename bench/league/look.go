@@ -13,8 +13,8 @@ import (
 // the worlds up-… and steady-… of -recovery.
 
 // A looker is an oracle that looks at even intervals. It knows the rate of the first minutes and the burst. A look has
-// four times the rate, until a call is refused or more was granted than the old rate allows. Then it knows the new
-// rate, and no call was refused.
+// four times the rate, until a call is refused, or one is granted after more have left than the old rate and twice the
+// burst allow. Then it knows the true new rate, and no call was refused.
 type looker struct {
 	world *World
 	every float64 // seconds from a look to the next one
@@ -68,7 +68,8 @@ func (k *looker) done(now time.Duration, t ticket, r reply) {
 // retry implements strategy.
 func (k *looker) retry(int, reply) time.Duration { return 0 }
 
-// printLooks writes what such oracles score with looks at several intervals, in the worlds up-ra… and steady-ra….
+// printLooks writes what such oracles score with looks at several intervals, in the worlds up-ra… and steady-ra…, with one
+// seed.
 func printLooks(out io.Writer, worlds []*World) {
 	intervals := []float64{150, 300, 600, 900, 1200, 1800}
 	isLook := func(w *World) bool {

@@ -168,7 +168,9 @@ func run(args []string, out io.Writer, in bubbler) error {
 	switch {
 	case o.recovery > 0:
 		printRecovery(&tables, scores)
-		printLooks(&tables, worlds)
+		if !o.json {
+			printLooks(&tables, worlds)
+		}
 	case o.strangers && !o.json:
 		printBesides(&tables, worlds, scores, o.seeds)
 	default:

@@ -202,7 +202,9 @@ func (b *blockage) again(c *Controller, t float64, call Call) {
 	next := t + b.gap
 	if b.crowd || b.quiet == 0 && !c.cfg.Costly {
 		if end := c.firstEnds(t); end < next {
-			if next = end; b.gap < 2 { // it has not been waited for, and a window that slides ends soon after a second
+			// The next poll comes as soon again: a window of a second that slides ends soon after a second. Longer gaps
+			// must grow, as a ban must end between two polls.
+			if next = end; b.gap < 2 {
 				b.gap = max(before, next-t)
 			}
 		}

@@ -16,7 +16,7 @@ type costly struct {
 	slow      bool    // the next look is a slow one
 	looking   bool    // the calls have paid for another look
 	measured  bool    // the last blockage has shown the rate itself, so bisection adds little
-	credit    float64 // seconds of learning that count as paid for the first look
+	credit    float64 // seconds of learning that pay for the first look
 	before    costlyCycle
 }
 
@@ -28,12 +28,12 @@ type costlyCycle struct {
 	least   float64 // until the last rejection
 }
 
-// lookShare is the share of the time that another look at the bounds may cost.
+// lookShare is the share of the time that another look at the bounds may cost, but for the first one.
 const lookShare = .05
 
-// The first look comes sooner if it took long to learn the rate: that time counts, up to half of what a look needs. It counts
-// only where the server asked for waits of more than creditLeast seconds. With shorter ones a look comes within a quarter of
-// an hour anyway, and who does not say how long to wait may ban its clients.
+// creditLeast is how many seconds calls must be blocked for the time in which the rate was learned to count as paid for the
+// first look, up to half of what that needs. After less a look comes within a quarter of an hour anyway. The time does not
+// count if the server does not say how long to wait, as it may be a ban, nor in a group, whose processes look together.
 const creditLeast = 40.
 
 // unknownShare is the same in a group that knows neither the rate nor the burst. Two looks show both, and
@@ -43,9 +43,9 @@ const unknownShare = .2
 // foundShare is the share of a rate that two cycles have shown.
 const foundShare = .1
 
-// missed is the share of what a rejection costs that may be missed before the pace rises between the bounds, if the rate is
-// the upper one. To wait for as many calls as the cycle before had is too long where a rejection is cheap: a server of 20/s
-// that rejected calls for 1.7 s got 12/s for a quarter of a minute.
+// missed is the share of what a rejection costs that may be missed before the pace rises between the bounds, if the server
+// grants the upper one: hold does not grow beyond that. To wait for as many calls as the cycle before had is too long where a
+// rejection is cheap: a server of 20/s that rejected calls for 1.7 s got 12/s for a quarter of a minute.
 const missed = .5
 
 // pace is the pace while Bounding: constant for hold calls, then slowly up to the upper
@@ -156,9 +156,7 @@ func (k *costly) end(c *Controller, call Call, blocked float64) {
 	k.start = c.ledger.point(call)
 	c.window.bracket(b, call)
 	k.before = now
-	if b.told && blocked > creditLeast {
-		k.credit += now.took
-	}
+	k.learned(c, now.took, blocked)
 	if c.window.fits(c, before, now) {
 		k.leave(c)
 		return
@@ -190,6 +188,16 @@ func (k *costly) end(c *Controller, call Call, blocked float64) {
 	}
 }
 
+// learned counts the time of a cycle as paid for the first look, if it has taught bounds of the rate, see creditLeast.
+func (k *costly) learned(c *Controller, took, blocked float64) {
+	if k.low == 0 || c.phase != Bounding {
+		k.credit, k.looking, took = 0, false, blocked // what came before was no learning
+	}
+	if c.blockage.told && blocked > creditLeast && !k.measured && c.sharing.peers <= 1 {
+		k.credit += took
+	}
+}
+
 // cycle returns what was accepted between the last costly rejection period and the one that call has ended.
 func (k *costly) cycle(c *Controller, call Call) costlyCycle {
 	blocked := c.blockage.from.at
@@ -217,9 +225,16 @@ func (k *costly) windowed(c *Controller, call Call) bool {
 	return true
 }
 
+// soon reports whether the pace rose in the last cycle after fewer calls than the cycle before had been granted, see missed.
+// Then a cycle may be granted as many again because the pace rose, and not because it is a window.
+func (k *costly) soon(c *Controller, before costlyCycle) bool {
+	return c.phase == Bounding && c.blockage.held > k.hold && k.hold < 1.3*before.granted/c.meanCost
+}
+
 // leave forgets the bounds: it is a window.
 func (k *costly) leave(c *Controller) {
-	k.low, k.high, k.price, k.measured, c.blockage.quiet = 0, 0, 0, false, 0
+	k.low, k.high, k.price, k.credit, c.blockage.quiet = 0, 0, 0, 0, 0
+	k.measured, k.looking = false, false
 }
 
 // mostVain is after how many cycles in which hardly anything was accepted the lower bound is no longer believed. Each
@@ -336,7 +351,7 @@ const belowRefuted = .99
 // restore returns to earlier bounds, after call was accepted.
 func (k *costly) restore(c *Controller, bounds costly, call Call) {
 	*k = bounds
-	k.start = c.ledger.point(call)
+	k.start, k.looking, k.credit = c.ledger.point(call), false, 0
 	c.track(Bounding, .98*k.low, Measured)
 }
 

@@ -1,7 +1,6 @@
 package adaptive
 
 import (
-	"fmt"
 	"math"
 	"testing"
 )
@@ -204,31 +203,56 @@ func TestCostly_NarrowAfterACheapRejection(t *testing.T) {
 	}
 }
 
-// The time that it took to learn the rate counts for the first look, up to half of what that needs, if the server has asked for
-// waits of more than 40 s. A look needs 20 times what a rejection costs.
+// The time in which the rate was learned counts for the first look, up to half of what that needs, if the server has asked for
+// waits of more than 40 s. A look needs 20 times what a rejection costs. Time before the bounds, or with a rate that was
+// measured, or in a group is none.
 func TestCostly_Credit(t *testing.T) {
 	for _, tc := range []struct {
-		told                  bool
-		blocked, credit, want float64
+		name                  string
+		blocked, took, credit float64
+		change                func(c *Controller)
 	}{
-		{true, 41, 41, 10 * (20*41 - 41)},
-		{true, 40, 0, 10 * 20 * 40},
-		{false, 41, 0, 10 * 20 * 41},
-		{true, 41, 820, 10 * 10 * 41},
+		{"more than 40 s", 41, 100, 100, func(*Controller) {}},
+		{"40 s", 40, 100, 0, func(*Controller) {}},
+		{"half at most", 41, 1000, 410, func(*Controller) {}},
+		{"not told", 41, 100, 0, func(c *Controller) { c.blockage.told = false }},
+		{"measured before", 41, 100, 0, func(c *Controller) { c.costly.measured = true }},
+		{"in a group", 41, 100, 0, func(c *Controller) { c.sharing.peers = 2 }},
+		{"at first only the wait", 41, 1000, 41, func(c *Controller) { c.phase, c.costly.credit = Tracking, 300 }},
+		{"without bounds", 41, 1000, 41, func(c *Controller) { c.costly.low, c.costly.credit = 0, 300 }},
 	} {
 		c := bounding(10, 5, 30)
-		c.blockage.told, c.blockage.on = tc.told, true
-		c.costly.start.at, c.costly.credit = 1000-tc.credit, 0
-		c.costly.before.took = 1
-		c.blockage.from = point{at: 1000 - tc.blocked}
-		c.costly.end(c, Call{sent: 1000, cost: 1}, tc.blocked)
-		c.pace.rate, c.costly.price = 10, tc.blocked
-		equal(t, fmt.Sprintf("%+v: paid", tc), c.costly.paid(c), tc.want)
+		c.blockage.told = true
+		tc.change(c)
+		c.costly.learned(c, tc.took, tc.blocked)
+		c.phase, c.costly.low, c.costly.price = Bounding, 5, tc.blocked
+		if c.sharing.peers > 1 {
+			equal(t, tc.name, c.costly.credit, 0)
+		} else {
+			equal(t, tc.name, c.costly.paid(c), 10*(20*tc.blocked-tc.credit))
+		}
 	}
 	c := bounding(10, 5, 30)
 	c.costly.credit, c.costly.looking = 100, true
 	c.costly.narrow(c, 100, 5)
 	equal(t, "credit after a look", c.costly.credit, 0)
+
+	for name, f := range map[string]func(c *Controller){
+		"windows": func(c *Controller) { c.costly.leave(c) },
+		"restored": func(c *Controller) {
+			c.costly.restore(c, costly{low: 5, high: 30, credit: 100, looking: true}, Call{cost: 1})
+		},
+		"an incident": func(c *Controller) {
+			c.service = service{since: 90, rate: 10, fell: true, phase: Bounding, bounds: costly{low: 8, high: 12, credit: 100, looking: true}}
+			c.service.paced(c, 100)
+		},
+	} {
+		c := bounding(10, 5, 30)
+		c.pace.now, c.costly.credit, c.costly.looking = 10, 100, true
+		if f(c); c.costly.credit != 0 || c.costly.looking {
+			t.Errorf("%s: credit %v, looking %t", name, c.costly.credit, c.costly.looking)
+		}
+	}
 }
 
 // A rate between the bounds that two cycles or the bucket of a crowd have shown is believed, less half of its error,

@@ -69,7 +69,7 @@
 //	               costly.start, ledger.sent, pace.calls, pace.quiet, pace.refuted, pace.rise, pace.span,
 //	               pace.unsure, point.granted
 //	refill.go      at, pace.now, pace.unsure
-//	service.go     costly, blockage.quiet, costly.start
+//	service.go     costly, blockage.quiet, costly.credit, costly.looking, costly.start
 //	snapshot.go    meanCost, refusal, capacity.entry, capacity.limit, costly.high,
 //	               costly.hold, costly.low, costly.price, pace.quiet, pace.refuted
 //	suspect.go     at, costly, pace, window, Call.epoch, Call.pace, chance.suspect, pace.now,

@@ -278,7 +278,9 @@ func (c *Controller) adopt(t float64, n news, age float64) {
 	}
 	k.slow = n.slow > 0
 	c.track(n.phase, n.rate, Shared)
-	c.service.measured(c)
+	if c.sharing.peers > 1 {
+		c.service.measured(c)
+	}
 }
 
 // # What is a rejection in another process?

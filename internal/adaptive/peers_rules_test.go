@@ -73,6 +73,19 @@ func TestController_BlocksOthers(t *testing.T) {
 	}
 }
 
+// News of as much as before the trouble says that the rate has not fallen, unless its process was the last other one and has
+// left.
+func TestController_adopt_AsBeforeTheTrouble(t *testing.T) {
+	for peers, fell := range map[int64]bool{0: true, 1: true, 2: false} {
+		c, other := tracking(10), tracking(10)
+		c.Share(0, 1, peers)
+		c.service = service{rate: 10, since: 100, asked: 1, fell: true}
+		if c.Adopt(110*second, other.News(110*second), 0); c.service.fell != fell {
+			t.Errorf("%d peers: fell %t", peers, c.service.fell)
+		}
+	}
+}
+
 // News of a blockage end when they say, a day later at most, and what they say of a server is within what is possible.
 func TestController_adopt(t *testing.T) {
 	c := tracking(10)

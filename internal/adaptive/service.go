@@ -79,8 +79,8 @@ func (s *service) wait(c *Controller) float64 {
 }
 
 // measured notes that the rate has been measured, by a look or in a group. If that is what it was before the trouble, it has
-// not fallen. A group also hears of it from others: a process believes in a lower rate for a moment if its own rejection
-// misleads it. Returning to the bounds before the trouble would later undo what was measured.
+// not fallen, and a return to the bounds before the trouble would undo what was measured. In a group a process believes in a
+// lower rate for a moment if its own rejection misleads it.
 func (s *service) measured(c *Controller) {
 	if c.pace.rate >= nearlyAll*s.rate {
 		s.fell = false
@@ -113,6 +113,9 @@ func (s *service) paced(c *Controller, t float64) {
 		if s.fell && c.phase == Bounding {
 			start := c.costly.start
 			c.costly, c.blockage.quiet = s.bounds, 0
+			if c.costly.looking { // that look has ended
+				c.costly.looking, c.costly.credit = false, 0
+			}
 			c.costly.start = start
 			rate := s.rate
 			if c.sharing.peers > 1 { // or each ban that says that it is a little too high is undone

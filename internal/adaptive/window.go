@@ -53,7 +53,7 @@ func (w *window) fits(c *Controller, before, now costlyCycle) bool {
 		return false // what is rejected in an incident comes in rows, and more was accepted before
 	}
 	// What others were accepted is not known exactly, so in a group it may also be chance.
-	doubtful := now.granted < fewGranted*c.meanCost || c.cfg.Costly || c.sharing.peers > 1
+	doubtful := now.granted < fewGranted*c.meanCost || c.cfg.Costly || c.sharing.peers > 1 || c.costly.soon(c, before)
 	if now.granted < 8*c.meanCost || doubtful && w.alike < 2 || math.Abs(math.Log(now.active/before.active)) < .15 {
 		return false // small numbers, or numbers at one pace, are equal by chance
 	}

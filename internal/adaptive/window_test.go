@@ -13,8 +13,14 @@ func windowed(count, length float64) *Controller {
 	return c
 }
 
+// rose sets after how many calls the pace rises while rejections are costly, and how many have come.
+func rose(hold, held float64) func(c *Controller) {
+	return func(c *Controller) { c.phase, c.costly.hold, c.blockage.held = Bounding, hold, held }
+}
+
 // Two cycles in a row that were accepted the same, to 6 % and two calls, are a window if their paces differ by 15 %.
-// Fewer than 16 calls must be equal, and twice so, and fewer than eight are equal by chance.
+// Fewer than 16 calls must be equal, and twice so, and fewer than eight are equal by chance. If the pace rose after fewer than 1.3
+// times the calls of the cycle before, that may be why they are alike, and it must be twice, too.
 func TestWindow_Fits(t *testing.T) {
 	for _, tc := range []struct {
 		name        string
@@ -39,6 +45,10 @@ func TestWindow_Fits(t *testing.T) {
 		{"seven", 7, 7, 1.2, 1, nil, false},
 		{"costly from the first", 100, 100, 1.2, 0, func(c *Controller) { c.cfg.Costly = true }, false},
 		{"a group", 100, 100, 1.2, 0, func(c *Controller) { c.sharing.peers = 2 }, false},
+		{"the pace rose soon", 100, 100, 1.2, 0, rose(129, 130), false},
+		{"the pace rose soon, twice", 100, 100, 1.2, 1, rose(129, 130), true},
+		{"the pace rose, but not soon", 100, 100, 1.2, 0, rose(130, 131), true},
+		{"the pace did not rise", 100, 100, 1.2, 0, rose(129, 129), true},
 		{"an incident", 100, 100, 1.2, 0, func(c *Controller) { c.at, c.service = 130, service{since: 100, asked: 1} }, false},
 	} {
 		c := tracking(10)
