@@ -31,7 +31,7 @@ type costlyCycle struct {
 // lookShare is the share of the time that another look at the bounds may cost, but for the first one.
 const lookShare = .05
 
-// creditLeast is how many seconds calls must be blocked for the time in which the rate was learned to count as paid for the
+// creditLeast: only if calls were blocked for longer, in seconds, the time in which the rate was learned counts as paid for the
 // first look, up to half of what that needs. After less a look comes within a quarter of an hour anyway. The time does not
 // count if the server does not say how long to wait, as it may be a ban, nor in a group, whose processes look together.
 const creditLeast = 40.

@@ -13,7 +13,7 @@ func windowed(count, length float64) *Controller {
 	return c
 }
 
-// rose sets after how many calls the pace rises while rejections are costly, and how many have come.
+// rose sets the calls after which the pace rises while rejections are costly, and those that have come.
 func rose(hold, held float64) func(c *Controller) {
 	return func(c *Controller) { c.phase, c.costly.hold, c.blockage.held = Bounding, hold, held }
 }
