@@ -170,8 +170,8 @@ func Test429_FirstBurst(t *testing.T) {
 		set         func(*sluicehttp.Config)
 		least, most int
 	}{
-		"as it comes": {func(*sluicehttp.Config) {}, 30, 70},
-		"in flight":   {flight429, 1, 20},
+		"as it comes": {func(*sluicehttp.Config) {}, 10, 70},
+		"in flight":   {flight429, 1, 30},
 		"search":      {func(cfg *sluicehttp.Config) { cfg.Gate.Adaptive.Search = true }, 1, 20},
 	} {
 		var cfg sluicehttp.Config
