@@ -11,13 +11,13 @@ import (
 //
 // If all workers of a pool begin at once, their calls are on their way before the first answer says that there is a limit.
 // Of 100 calls at a bucket of ten 90 were throttled, and many servers count those as well, or ban who goes on. So a gate
-// that was told no limit begins as TCP does (slow start, RFC 5681 and 6928): 14 calls at once, and one more for each response. At
-// a fast server that takes two round trips, once.
+// without a configured limit begins as TCP does (slow start, RFC 5681 and 6928): 14 calls at once, and one more for each
+// response. At a fast server that takes two round trips, once.
 //
 // Nobody waits for slow answers: while calls are without one, twice as many may be every 100 ms. So 100 callers have all
 // started after 0.3 s, and 1,000 after 0.62 s, whatever happens.
 //
-// It is over after 50 responses, or when a throttled call teaches the gate what to do instead. Scores of 80 limiters in 25
+// It is over after 50 responses, or when a throttled call shows the gate what to do instead. Scores of 80 limiters in 25
 // seconds, the mean of 32, 64 and 100 callers: 83.6 with 32 calls at first, 83.6 with 20, 84.1 to 84.6 with 13 to 16, 83.1 with
 // 12, 84.2 with 10. With 14, a server that accepts 50 per second with a burst of ten rejects 15 calls of 32 callers, and 30
 // with 32. Where 32 callers begin at a window of 30, 32 at first is better: it rejects two of them, and the rest follows.
